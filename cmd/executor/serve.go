@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolbus/toolbus/bus"
+	"github.com/toolbus/toolbus/executor"
+	"github.com/toolbus/toolbus/internal/cli"
+	"github.com/toolbus/toolbus/kvstate"
+	toolotel "github.com/toolbus/toolbus/otel"
+	"github.com/toolbus/toolbus/registry"
+)
+
+func (p *program) serve() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run turns that come over NATS until told to stop",
+		Long: "Run turns that come over NATS. Start as many as you like: they share the work as a queue group.\n" +
+			"The first Ctrl-C or SIGTERM drains: no new turns, those under way end. The second stops at once.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if p.cfg.LogLevel == "" {
+				p.log, _ = cli.Logger(p.err, "info", p.cfg.LogFormat)
+			}
+			return p.runServe(cmd.Context())
+		},
+	}
+	f := c.Flags()
+	embedded, dir, port := f.Bool("embedded", false, "start a NATS server in this process"), f.String("store-dir", "", "where the embedded server keeps its files"), f.Int("port", 0, "port of the embedded server (default 4222)")
+	c.PreRun = func(*cobra.Command, []string) {
+		if f.Changed("embedded") {
+			p.cfg.Embedded = *embedded
+		}
+		if f.Changed("store-dir") {
+			p.cfg.StoreDir = *dir
+		}
+		if f.Changed("port") {
+			p.cfg.Port = *port
+		}
+	}
+	return c
+}
+
+func (p *program) runServe(ctx context.Context) error {
+	flush, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-executor", Version: version})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = flush(context.WithoutCancel(ctx)) }() // it bounds itself, and logs what it could not send
+	var server *bus.Server
+	if p.cfg.Embedded {
+		if server, err = p.embed(dataDir("serve")); err != nil {
+			return err
+		}
+		defer server.Shutdown()
+	}
+	c, err := p.join(ctx, server, "executor")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	h, err := p.start(ctx, c)
+	if err != nil {
+		return err
+	}
+	p.log.Info("executor is ready", "id", c.ID())
+	err = h.wait()
+	p.log.Info("executor has stopped", "id", c.ID())
+	return err
+}
+
+// embed starts the NATS server of this process.
+func (p *program) embed(dir string) (*bus.Server, error) {
+	if p.cfg.StoreDir != "" {
+		dir = p.cfg.StoreDir
+	}
+	s, err := bus.StartServer(bus.ServerConfig{Dir: dir, Host: p.cfg.Host, Port: p.cfg.Port, Logger: p.log})
+	if err != nil {
+		return nil, errCode{cli.ExitUnavailable, err}
+	}
+	return s, nil
+}
+
+// join connects to server, or where there is none, as the settings say.
+func (p *program) join(ctx context.Context, server *bus.Server, name string) (*bus.Conn, error) {
+	if server == nil {
+		return p.connect(ctx, name)
+	}
+	return bus.Connect(ctx, bus.Config{Server: server, Name: "toolbus " + name, Prefix: p.cfg.Prefix, Logger: p.log})
+}
+
+// store is the bucket of manifests, or nil where there is no JetStream: then manifests last as long as their workers.
+func (p *program) store(ctx context.Context, c *bus.Conn) *kvstate.Bucket {
+	name := "TB_TOOLS"
+	if p.cfg.Prefix != "" {
+		name = strings.ToUpper(p.cfg.Prefix) + "_TOOLS"
+	}
+	b, err := kvstate.Open(ctx, c, kvstate.Config{Bucket: name, Replicas: p.cfg.Replicas})
+	if err != nil {
+		p.log.Warn("manifests are not kept over restarts", "why", err)
+		return nil
+	}
+	return b
+}
+
+// A house is the registry and the executor of this process, running.
+type house struct {
+	exec  *executor.Executor
+	ended chan error
+	both  int
+}
+
+// start brings up registry and executor, and returns when turns are taken.
+func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
+	if err := c.EnsureTopology(ctx); err != nil {
+		p.log.Warn("large arguments and results will be refused: they need JetStream", "why", err)
+	}
+	// The registry outlives the executor: calls under way need it while they drain.
+	known, forget := context.WithCancel(context.WithoutCancel(ctx))
+	reg := registry.New(registry.Config{Bus: c, Store: p.store(ctx, c), Logger: p.log})
+	ex, err := executor.New(executor.Config{
+		Bus: c, Registry: reg, TurnTimeout: p.cfg.TurnTimeout, MaxInFlight: p.cfg.MaxInFlight, Logger: p.log,
+	})
+	if err != nil {
+		forget()
+		return nil, err
+	}
+	h := &house{exec: ex, ended: make(chan error, 1)}
+	watching := make(chan error, 1)
+	go func() { watching <- reg.Run(known) }()
+	select {
+	case <-reg.Ready():
+	case err := <-watching:
+		forget()
+		return nil, err
+	}
+	go func() {
+		err := ex.Run(ctx, p.cfg.Drain)
+		forget()
+		h.ended <- errors.Join(err, <-watching)
+	}()
+	return h, nil
+}
+
+// wait returns when the executor has drained.
+func (h *house) wait() error { return <-h.ended }
+
+// dataDir is where an embedded server keeps its files unless told otherwise.
+func dataDir(name string) string {
+	base := os.Getenv("XDG_DATA_HOME")
+	if base == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			home = os.TempDir()
+		}
+		base = filepath.Join(home, ".local", "share")
+	}
+	return filepath.Join(base, "toolbus", name)
+}
+
+// since is a duration as people read it.
+func since(t time.Time) string { return fmt.Sprintf("%.2f s", time.Since(t).Seconds()) }

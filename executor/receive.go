@@ -1,0 +1,254 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/toolbus/toolbus/bus"
+	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/turn"
+	"github.com/toolbus/toolbus/wire"
+)
+
+// Receive takes what a worker says about the attempt. It is called by the connection's reader, so what takes long (a
+// large result, a claim check) is done elsewhere.
+func (a *attempt) Receive(f bus.Frame) {
+	now := time.Now()
+	if f.NoResponders {
+		a.nobody(now)
+		return
+	}
+	if ref := wire.Get(f.Header, wire.HeaderCall); ref != "" && ref != a.ref {
+		a.run.e.log.Warn("a frame was dropped: it names another call than its subject", "tool", a.run.call.Tool, "call", a.ref, "names", fault.Truncate(ref, 80))
+		return
+	}
+	switch f.Kind {
+	case wire.Result, "":
+		a.result(now, f)
+	case wire.ErrorFrame:
+		a.tell(now, f, turn.Event{Kind: turn.Failed, Fault: wire.DecodeFault(f.Header, f.Data)})
+	case wire.Stopped:
+		a.tell(now, f, turn.Event{Kind: turn.Failed, Fault: stopped(wire.DecodeFault(f.Header, f.Data))})
+	case wire.Nack:
+		a.refused(now, wire.DecodeFault(f.Header, f.Data))
+	case wire.Accept:
+		a.tell(now, f, turn.Event{Kind: turn.Accepted})
+	case wire.Progress:
+		a.progress(now, f)
+	case wire.Partial:
+		a.piece(now, f)
+	}
+}
+
+// tell brings an event to the turn; f says who spoke.
+func (a *attempt) tell(now time.Time, f bus.Frame, ev turn.Event) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.told(now, f, ev)
+}
+
+// told is tell under the lock.
+func (a *attempt) told(now time.Time, f bus.Frame, ev turn.Event) {
+	r := a.run
+	if r.now != a {
+		return
+	}
+	a.heard.Store(true)
+	ev.Attempt = a.n
+	if w := wire.Get(f.Header, wire.HeaderWorker); w != "" && tool.CheckID(w) == nil {
+		ev.Worker = w
+		if a.peer == nil && !f.Kind.Ends() {
+			r.hold(a, r.e.peers.get(w))
+		}
+	} else if a.peer != nil {
+		ev.Worker = a.peer.id
+	}
+	r.apply(now, ev)
+}
+
+// stopped says of a stop that nobody asked for that it was one: the worker went down in good order.
+func stopped(f *fault.Fault) *fault.Fault {
+	g := *f
+	if g.Kind == fault.Cancelled {
+		g.Kind = fault.WorkerLost
+		g.Message = "the worker stopped the call"
+	}
+	if g.Execution == "" {
+		g.Execution = fault.Stopped
+	}
+	return &g
+}
+
+// largeResult is what is checked away from the reader, in bytes.
+const largeResult = 16 << 10
+
+func (a *attempt) result(now time.Time, f bus.Frame) {
+	blob := wire.Get(f.Header, wire.HeaderBlob)
+	if blob == "" && len(f.Data) <= largeResult {
+		a.tell(now, f, a.verify(f, f.Data))
+		return
+	}
+	a.answered()
+	a.run.e.fetches.Go(func() {
+		data := f.Data
+		if blob != "" {
+			var flt *fault.Fault
+			if data, flt = a.run.e.fetch(blob); flt != nil {
+				a.tell(time.Now(), f, turn.Event{Kind: turn.Failed, Fault: flt})
+				return
+			}
+		}
+		a.tell(time.Now(), f, a.verify(f, data))
+	})
+}
+
+// answered takes the attempt off its worker's account: the worker is done with it, and knows it no more.
+func (a *attempt) answered() {
+	a.run.mu.Lock()
+	defer a.run.mu.Unlock()
+	if a.peer != nil {
+		a.peer.release(a)
+	}
+}
+
+// fetch brings a result that came as a claim check.
+func (e *Executor) fetch(check string) ([]byte, *fault.Fault) {
+	ref, err := wire.ParseBlobRef(check)
+	if err != nil {
+		f := fault.New(fault.InvalidResult, "the worker sent a claim check that cannot be read: %v", err)
+		return nil, f
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
+	defer cancel()
+	return e.bus.GetBlob(ctx, ref)
+}
+
+// verify makes a success of a result that keeps to the tool's schema, and a failure of another.
+func (a *attempt) verify(f bus.Frame, data []byte) turn.Event {
+	if wire.Get(f.Header, wire.HeaderServiceError) != "" || wire.Get(f.Header, wire.HeaderServiceErrorCode) != "" {
+		return turn.Event{Kind: turn.Failed, Fault: wire.DecodeFault(f.Header, data)} // a plain NATS service
+	}
+	ct := wire.Get(f.Header, wire.HeaderContentType)
+	if ct == wire.JSON {
+		ct = ""
+	}
+	if ct == "" && !json.Valid(data) {
+		quoted, err := json.Marshal(string(data)) // a plain replier may answer with text
+		if err != nil {
+			return turn.Event{Kind: turn.Failed, Fault: fault.New(fault.InvalidResult, "the result is neither JSON nor text")}
+		}
+		data = quoted
+	}
+	if c := a.run.ready.compiled; c != nil {
+		if flt := c.CheckResult(data, ct); flt != nil {
+			return turn.Event{Kind: turn.Failed, Fault: flt}
+		}
+	}
+	return turn.Event{Kind: turn.Succeeded, Value: data, Type: ct}
+}
+
+func (a *attempt) progress(now time.Time, f bus.Frame) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now != a {
+		return
+	}
+	if r.observed() {
+		var p wire.ProgressRecord
+		if err := wire.Decode(f.Data, &p); err == nil {
+			r.emit(now, &wire.Event{Type: wire.ProgressEvent, Attempt: a.n, Worker: wire.Get(f.Header, wire.HeaderWorker), Progress: &p})
+		}
+	}
+	a.told(now, f, turn.Event{Kind: turn.Progressed})
+}
+
+func (a *attempt) piece(now time.Time, f bus.Frame) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now != a || !json.Valid(f.Data) {
+		return
+	}
+	if r.observed() {
+		n, _ := strconv.Atoi(wire.Get(f.Header, wire.HeaderSeq))
+		r.emit(now, &wire.Event{Type: wire.PartialEvent, Attempt: a.n, Piece: f.Data, PieceSeq: n})
+	}
+	a.told(now, f, turn.Event{Kind: turn.Pieced, Value: f.Data})
+}
+
+// refused is a nack: the worker did not and will not run it, so another may.
+func (a *attempt) refused(now time.Time, f *fault.Fault) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.Execution == "" || f.Execution == fault.Unknown {
+		g := *f
+		g.Execution = fault.NotStarted
+		f = &g
+	}
+	a.bounce(now, f)
+}
+
+// nobody is the server's word that no one listens: nothing ran.
+func (a *attempt) nobody(now time.Time) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now != a {
+		return
+	}
+	if a.direct && a.peer != nil {
+		r.e.cat.Gone(a.peer.id)
+		a.bounce(now, fault.New(fault.Unavailable, "worker %s is gone", a.peer.id))
+		return
+	}
+	f := fault.New(fault.Unavailable, "no worker of %s is running: start one, or wait for it", r.call.Tool)
+	if r.ready.compiled == nil && r.e.cat.Tool(r.call.Tool) == nil {
+		f = fault.New(fault.ToolNotFound, "there is no tool named %s", r.call.Tool)
+		r.suggest(f)
+	}
+	r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+}
+
+// bounce sends the same attempt to another worker, at once. It did not run, so it is not another attempt.
+func (a *attempt) bounce(now time.Time, f *fault.Fault) {
+	r := a.run
+	if r.now != a {
+		return
+	}
+	from := a.peer
+	if a.bounces++; a.bounces > maxBounces || (from == nil && a.bounces > 2) {
+		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+		return
+	}
+	if from != nil {
+		from.full(now, f)
+		from.release(a)
+		a.tried = append(a.tried, from)
+	}
+	if len(a.tried) > 0 && !r.e.peers.other(now, r.workers(), a.tried) {
+		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+		return
+	}
+	a.ticket.Close()
+	a.peer, a.direct = nil, false
+	if f := r.publish(now, a, a.tried); f != nil {
+		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+	}
+}
+
+// lost is the watch's word that the worker of this attempt is gone or hangs.
+func (a *attempt) lost(now time.Time, why string) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now != a {
+		return
+	}
+	r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: fault.New(fault.WorkerLost, "%s", why)})
+}

@@ -1,0 +1,227 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/wire"
+)
+
+// Run serves turns from the bus until ctx ends, and then lets those under way end within drain (zero means 30 s). It
+// returns nil after a clean drain.
+func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
+	s := e.bus.Subjects()
+	turns, err := e.bus.Subscribe(s.TurnRun(), wire.ExecutorQueue, e.take)
+	if err != nil {
+		return fmt.Errorf("executor: take turns: %w", err)
+	}
+	ctl, err := e.bus.Subscribe(s.TurnCtls(), "", e.control)
+	if err != nil {
+		return fmt.Errorf("executor: listen for cancels: %w", err)
+	}
+	<-ctx.Done()
+	if drain <= 0 {
+		drain = 30 * time.Second
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := turns.Drain(end); err != nil {
+		return fmt.Errorf("executor: stop taking turns: %w", err)
+	}
+	err = e.Shutdown(end)
+	if cerr := ctl.Drain(end); err == nil && cerr != nil && end.Err() == nil {
+		err = fmt.Errorf("executor: stop listening for cancels: %w", cerr)
+	}
+	return err
+}
+
+// alive is how often a turn's client hears that its executor is there.
+const alive = time.Second
+
+// take begins a turn that came over the bus. Its events go to the subject in Tb-Progress, where there is one; the last
+// of them, TurnEnded, goes to the reply subject in any case, so that a bare request gets the outcome.
+func (e *Executor) take(m *nats.Msg) {
+	if m.Reply == "" || !e.replies.Allows(m.Reply, wire.TurnToken) {
+		e.log.Warn("turn request without a reply subject that we answer to", "reply", fault.Truncate(m.Reply, 80))
+		return
+	}
+	h := wire.Inbound(wire.Header(m.Header))
+	s := &stream{e: e, reply: m.Reply, codec: codecOf(m.Data)}
+	if p := wire.Get(h, wire.HeaderProgress); p != "" && e.replies.Allows(p, wire.TurnToken) {
+		s.progress = p
+	}
+	check := wire.Get(h, wire.HeaderBlob)
+	if check == "" {
+		e.begin(s, h, m.Data)
+		return
+	}
+	e.fetches.Go(func() {
+		data, f := e.fetch(check)
+		if f != nil {
+			s.refuse(f)
+			return
+		}
+		s.codec = codecOf(data)
+		e.begin(s, h, data)
+	})
+}
+
+// begin starts the turn that a request asks for.
+func (e *Executor) begin(s *stream, h wire.Header, data []byte) {
+	var req wire.TurnRequest
+	err := wire.Decode(data, &req)
+	if err == nil {
+		err = req.Check()
+	}
+	if err != nil {
+		s.refuse(fault.New(fault.InvalidArguments, "turn request: %v", err))
+		return
+	}
+	if len(req.Calls) != 1 {
+		s.refuse(fault.New(fault.Unsupported, "turn request: expected one call, got %d: plans of several calls are not supported yet", len(req.Calls)))
+		return
+	}
+	s.beat()
+	e.Go(Turn{
+		ID: req.ID, Session: req.Session, Deadline: time.Duration(req.DeadlineMs) * time.Millisecond,
+		Call: req.Calls[0], Header: trace(h), Observer: s,
+	}, s.settled)
+}
+
+// trace is the trace headers of h, to be handed on to the worker.
+func trace(h wire.Header) wire.Header {
+	var out wire.Header
+	for _, k := range []string{wire.HeaderTraceparent, wire.HeaderTracestate, wire.HeaderBaggage} {
+		if v := wire.Get(h, k); v != "" && len(v) <= 512 {
+			if out == nil {
+				out = wire.Header{}
+			}
+			out[k] = []string{v}
+		}
+	}
+	return out
+}
+
+// control is a message on a turn's control subject. Every executor hears it; the one that runs the turn acts.
+func (e *Executor) control(m *nats.Msg) {
+	turn, ok := e.bus.Subjects().TurnOf(m.Subject)
+	if !ok || wire.FrameOf(wire.Header(m.Header)) != wire.Cancel {
+		return
+	}
+	if r := e.find(turn); r != nil {
+		r.cancel()
+	}
+}
+
+// codecOf is the content type to answer in: the request's own.
+func codecOf(b []byte) string {
+	for _, c := range b {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{':
+			return wire.JSON
+		}
+		break
+	}
+	return wire.MsgPack
+}
+
+// A stream tells a client over the bus what happens to its turn. Event and settled are called under the run's lock.
+type stream struct {
+	e        *Executor
+	reply    string
+	progress string
+	codec    string
+	ended    bool // TurnEnded was sent
+
+	mu    sync.Mutex // for what the timer shares
+	timer *time.Timer
+	over  bool
+}
+
+// Event sends one event on.
+func (s *stream) Event(ev *wire.Event) {
+	to := s.progress
+	if ev.Type == wire.TurnEnded {
+		to, s.ended = s.reply, true
+	}
+	if to != "" {
+		s.send(to, ev)
+	}
+}
+
+// settled is the end of the run. One that was refused at the door sent no events.
+func (s *stream) settled(r tool.Result) {
+	s.mu.Lock()
+	s.over = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	if !s.ended {
+		s.end(r)
+	}
+}
+
+func (s *stream) refuse(f *fault.Fault) {
+	s.end(tool.Result{Status: tool.Failed, Fault: f, Sentence: f.Message})
+}
+
+func (s *stream) end(r tool.Result) {
+	s.send(s.reply, &wire.Event{V: wire.Version, Type: wire.TurnEnded, Seq: 1, Outcome: &wire.Outcome{
+		Status: outcomeOf(r.Status), Results: []tool.Result{r}, Sentence: r.Sentence,
+	}})
+}
+
+// beat says that the executor is there, and again after a while.
+func (s *stream) beat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.progress == "" {
+		return
+	}
+	if s.timer == nil {
+		s.beat()
+		return
+	}
+	s.send(s.progress, &wire.Event{V: wire.Version, Type: wire.Alive, Executor: s.e.ID()})
+	s.timer.Reset(alive)
+}
+
+// send publishes one event. What does not fit a message goes by claim check.
+func (s *stream) send(to string, ev *wire.Event) {
+	b, err := wire.Marshal(s.codec, ev)
+	if err != nil {
+		s.e.log.Error("an event could not be encoded", "type", ev.Type, "turn", ev.Turn, "error", err)
+		return
+	}
+	h := wire.Header{wire.HeaderFrame: {string(wire.EventFrame)}}
+	if len(b) <= s.e.bus.Inline() {
+		s.publish(to, h, b)
+		return
+	}
+	s.e.fetches.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
+		defer cancel()
+		ref, f := s.e.bus.PutBlob(ctx, b, blobTTL)
+		if f != nil {
+			s.e.log.Error("an event that needs a claim check was not stored", "type", ev.Type, "turn", ev.Turn, "why", f.Message)
+			return
+		}
+		h[wire.HeaderBlob] = []string{ref.String()}
+		s.publish(to, h, nil)
+	})
+}
+
+func (s *stream) publish(to string, h wire.Header, b []byte) {
+	if f := s.e.bus.Respond(to, h, b); f != nil {
+		s.e.log.Warn("an event was not sent to the turn's client", "why", f.Message)
+	}
+}

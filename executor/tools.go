@@ -1,0 +1,98 @@
+package executor
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolbus/toolbus/breaker"
+	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/registry"
+	"github.com/toolbus/toolbus/retry"
+	"github.com/toolbus/toolbus/tool"
+)
+
+// A toolState is what this executor keeps of one tool: its breaker, its retry budget, and its manifest made ready. The
+// breaker and the budget outlive changes of the manifest.
+type toolState struct {
+	name   string
+	cell   *breaker.Cell
+	budget *retry.Budget
+	ready  atomic.Pointer[ready]
+}
+
+// ready is a manifest worked out once. It is immutable.
+type ready struct {
+	compiled  *tool.Compiled // nil: a tool without a manifest, a plain worker
+	policy    retry.Policy
+	overrides fault.Overrides
+	effect    tool.Effect
+	keeps     bool
+	timeout   time.Duration
+	idle      time.Duration
+}
+
+// maxTools bounds the states kept; calls to names beyond it run without a breaker of their own.
+const maxTools = 20_000
+
+// tool is the state of a tool, with its manifest as it is now in entry (nil: not in the catalogue).
+func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) {
+	v, ok := e.tools.Load(name)
+	if !ok {
+		s := &toolState{name: name, cell: breaker.New(*e.cfg.Breaker), budget: retry.NewBudget()}
+		if e.known.Load() >= maxTools {
+			v = s
+		} else if v, ok = e.tools.LoadOrStore(name, s); !ok {
+			e.known.Add(1)
+		}
+	}
+	s := v.(*toolState)
+	var c *tool.Compiled
+	if entry != nil {
+		c = entry.Compiled
+	}
+	rd := s.ready.Load()
+	if rd == nil || rd.compiled != c {
+		rd = e.prepare(c)
+		s.ready.Store(rd)
+		s.cell.SetPolicy(e.breakerPolicy(c))
+	}
+	return s, rd
+}
+
+func (e *Executor) prepare(c *tool.Compiled) *ready {
+	if c == nil {
+		return &ready{policy: *e.cfg.Retry, timeout: tool.DefaultTimeout}
+	}
+	m := &c.Manifest
+	return &ready{
+		compiled: c, policy: retry.Merge(*e.cfg.Retry, m.Retry), overrides: c.Overrides(),
+		effect: m.Effect, keeps: m.KeepsKeys,
+		timeout: m.Timeout(), idle: time.Duration(m.IdleTimeoutMs) * time.Millisecond,
+	}
+}
+
+func (e *Executor) breakerPolicy(c *tool.Compiled) breaker.Policy {
+	p := *e.cfg.Breaker
+	if c == nil || c.Manifest.Breaker == nil {
+		return p
+	}
+	b := c.Manifest.Breaker
+	if b.FailureThreshold != nil {
+		p.FailureThreshold = *b.FailureThreshold
+	}
+	if b.SuccessThreshold != nil {
+		p.SuccessThreshold = *b.SuccessThreshold
+	}
+	if b.TimeoutMs != nil {
+		p.OpenFor = time.Duration(*b.TimeoutMs) * time.Millisecond
+	}
+	return p
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}

@@ -1,0 +1,202 @@
+package kvstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolbus/toolbus/bus"
+)
+
+// opTimeout bounds every single operation, whatever its context says.
+const opTimeout = 5 * time.Second
+
+// operation is the header by which KV marks what a message does to its key; a put carries none.
+const operation = "KV-Operation"
+
+// A Config describes a bucket. Only Bucket is required.
+type Config struct {
+	// Bucket is its name: letters, digits, dash and underscore. Deployments that share a server need different ones.
+	Bucket string
+
+	// Replicas is on how many servers it is kept. Zero means one.
+	Replicas int
+
+	// MaxBytes bounds the bucket; a write that does not fit is refused. Zero means 64 MiB.
+	MaxBytes int64
+
+	// MaxValue bounds one value in bytes. Zero means 512 KiB.
+	MaxValue int
+}
+
+// A Bucket is an open bucket. It is safe for concurrent use and holds nothing that must be closed.
+type Bucket struct {
+	name  string
+	bus   *bus.Conn
+	max   int
+	feed  string // where the stream publishes what it stored, up to the key
+	store string // where keys are written, up to the key
+}
+
+// An Entry is one key as it stood at a revision.
+type Entry struct {
+	Key      string
+	Value    []byte
+	Revision uint64 // of the bucket, not of the key: it only grows, with gaps
+}
+
+// Open opens the bucket, or creates it where there is none. A bucket that stands is taken as it is, its replicas and
+// bounds included, since an operator may have changed them; but it must publish its feed where we listen.
+func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
+	if !bucketName.MatchString(cfg.Bucket) {
+		return nil, fmt.Errorf("bucket name %.80q: want 1 to 64 letters, digits, dashes and underscores", cfg.Bucket)
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 64 << 20
+	}
+	if cfg.MaxValue == 0 {
+		cfg.MaxValue = 512 << 10
+	}
+	b := &Bucket{
+		name:  cfg.Bucket,
+		bus:   c,
+		max:   cfg.MaxValue,
+		feed:  feedOf(c, cfg.Bucket),
+		store: "$KV." + cfg.Bucket + ".",
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
+	defer cancel()
+	info, err := b.info(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		info, err = b.create(ctx, cfg)
+	}
+	if err != nil {
+		return nil, b.fail("open", "", err)
+	}
+	return b, b.check(info.Config)
+}
+
+// feedOf is <prefix>.v1.kv.<bucket>. with the root that all subjects share.
+func feedOf(c *bus.Conn, bucket string) string {
+	return strings.TrimSuffix(c.Subjects().Heartbeats(), "hb.*") + "kv." + bucket + "."
+}
+
+func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
+	s, err := b.bus.JetStream().Stream(ctx, "KV_"+b.name)
+	if err != nil {
+		return nil, err
+	}
+	return s.CachedInfo(), nil // fetched by the line above
+}
+
+func (b *Bucket) create(ctx context.Context, cfg Config) (*jetstream.StreamInfo, error) {
+	_, err := b.bus.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket:       b.name,
+		Description:  "Toolbus",
+		History:      1,
+		Storage:      jetstream.FileStorage, // memory lost 18 % under single kills, at three replicas
+		Replicas:     cfg.Replicas,
+		MaxBytes:     cfg.MaxBytes,
+		MaxValueSize: int32(min(cfg.MaxValue, 64<<20)),
+		RePublish:    &jetstream.RePublish{Source: b.store + ">", Destination: b.feed + ">"},
+	})
+	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) { // someone was faster
+		return nil, err
+	}
+	return b.info(ctx)
+}
+
+// check refuses a bucket on which Follow and All could not work.
+func (b *Bucket) check(cfg jetstream.StreamConfig) error {
+	got := ""
+	if cfg.RePublish != nil {
+		got = cfg.RePublish.Destination
+	}
+	switch {
+	case got != b.feed+">":
+		return fmt.Errorf("bucket %s republishes to %q, want %q: it was made by something else, or under another prefix; "+
+			"use another bucket name, or delete this one (nats kv del %s)", b.name, got, b.feed+">", b.name)
+	case !cfg.AllowDirect:
+		return fmt.Errorf("bucket %s does not allow direct gets: set allow_direct on stream KV_%s", b.name, b.name)
+	}
+	return nil
+}
+
+// Name is the bucket's name.
+func (b *Bucket) Name() string { return b.name }
+
+var (
+	bucketName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	keyToken   = regexp.MustCompile(`^[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*$`)
+)
+
+// CheckKey says what is wrong with a key: it is one or more tokens of letters, digits and -_=/ with dots between them, at
+// most 256 bytes.
+func CheckKey(key string) error {
+	if len(key) > 256 || !keyToken.MatchString(key) {
+		return fmt.Errorf("key %.80q: want tokens of letters, digits and -_=/ with dots between them, at most 256 bytes", key)
+	}
+	return nil
+}
+
+// Put writes the key whatever stands there, and returns the new revision.
+func (b *Bucket) Put(ctx context.Context, key string, value []byte) (uint64, error) {
+	return b.write(ctx, "put", key, value, nil)
+}
+
+// Create writes the key if it is not there, or was deleted. Otherwise the error is ErrConflict.
+func (b *Bucket) Create(ctx context.Context, key string, value []byte) (uint64, error) {
+	rev, err := b.write(ctx, "create", key, value, nil, jetstream.WithExpectLastSequencePerSubject(0))
+	if !errors.Is(err, ErrConflict) {
+		return rev, err
+	}
+	e, deleted, lerr := b.last(ctx, key)
+	if lerr != nil || !deleted {
+		return 0, err
+	}
+	return b.write(ctx, "create", key, value, nil, jetstream.WithExpectLastSequencePerSubject(e.Revision))
+}
+
+// Update writes the key if its revision is still rev, and returns the new one. Otherwise the error is ErrConflict.
+func (b *Bucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	return b.write(ctx, "update", key, value, nil, jetstream.WithExpectLastSequencePerSubject(rev))
+}
+
+// Delete deletes the key whatever stands there; that it is not there is no error. A small marker with a revision of its
+// own stays, so that everybody who follows hears of it.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	_, err := b.write(ctx, "delete", key, nil, nats.Header{operation: {"DEL"}})
+	return err
+}
+
+func (b *Bucket) write(ctx context.Context, doing, key string, value []byte, h nats.Header, opts ...jetstream.PublishOpt) (uint64, error) {
+	if err := CheckKey(key); err != nil {
+		return 0, fmt.Errorf("%s in bucket %s: %w", doing, b.name, err)
+	}
+	if len(value) > b.max {
+		return 0, fmt.Errorf("%s %s in bucket %s: value has %d bytes, want at most %d", doing, key, b.name, len(value), b.max)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	msg := &nats.Msg{Subject: b.store + key, Data: value, Header: nats.Header{}}
+	for k, v := range h {
+		msg.Header[k] = v
+	}
+	ack, err := b.bus.JetStream().PublishMsg(ctx, msg, opts...)
+	if err != nil {
+		return 0, b.fail(doing, key, err)
+	}
+	return ack.Sequence, nil
+}
+
+// deleted says whether a message of the stream took its key away: by Delete, or because the server did (a marker).
+func deleted(h nats.Header) bool { return h.Get(operation) != "" || h.Get("Nats-Marker-Reason") != "" }
+
+// key is the key that a subject of the bucket stands for.
+func (b *Bucket) key(subject string) (string, bool) { return strings.CutPrefix(subject, b.store) }

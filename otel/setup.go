@@ -1,0 +1,161 @@
+package otel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	otelapi "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+)
+
+// flushTime bounds the shutdown: what is not exported by then is lost.
+const flushTime = 5 * time.Second
+
+// A Config says who we are, where the environment does not.
+type Config struct {
+	Service string // service.name; OTEL_SERVICE_NAME wins
+	Version string // service.version; OTEL_RESOURCE_ATTRIBUTES wins
+
+	// Logger hears what goes wrong with exporting, at most every ten seconds. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+// Setup sets the process's tracer provider and W3C propagators up. The error names the variable that cannot be
+// followed; then nothing is set up. Call shutdown once before the program ends: it exports what is left, for at most
+// five seconds, and its error is for the log. Where nothing is exported it does nothing. Not for concurrent use.
+func Setup(ctx context.Context, cfg Config) (shutdown func(context.Context) error, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if disabled() {
+		return nothing, nil
+	}
+	exporters, err := exporters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	otelapi.SetTextMapPropagator(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}))
+	if len(exporters) == 0 {
+		return nothing, nil
+	}
+	otelapi.SetErrorHandler(&quiet{log: cfg.Logger})
+	opts := []trace.TracerProviderOption{trace.WithResource(identity(ctx, cfg))}
+	for _, e := range exporters {
+		opts = append(opts, trace.WithBatcher(e))
+	}
+	provider := trace.NewTracerProvider(opts...)
+	otelapi.SetTracerProvider(provider)
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, flushTime)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			return fmt.Errorf("export the last spans: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+func nothing(context.Context) error { return nil }
+
+func disabled() bool { return strings.EqualFold(variable("OTEL_SDK_DISABLED"), "true") }
+
+// variable is a variable without the blanks around it; an empty one is as good as none.
+func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
+
+// exporters makes those that OTEL_TRACES_EXPORTER lists. None of them connects yet.
+func exporters(ctx context.Context) ([]trace.SpanExporter, error) {
+	const name = "OTEL_TRACES_EXPORTER"
+	var all []trace.SpanExporter
+	for which := range strings.SplitSeq(variable(name), ",") {
+		var e trace.SpanExporter
+		var err error
+		switch which = strings.TrimSpace(which); which {
+		case "", "none":
+			continue
+		case "otlp":
+			e, err = otlp(ctx)
+		case "console":
+			e, err = stdouttrace.New()
+		default:
+			err = fmt.Errorf("%s=%q: want otlp, console or none", name, which)
+		}
+		if err != nil {
+			for _, made := range all {
+				_ = made.Shutdown(ctx) // it exported nothing yet
+			}
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// otlp makes the exporter for the protocol that is asked for. Endpoint, headers and TLS it reads from the environment
+// itself.
+func otlp(ctx context.Context) (e trace.SpanExporter, err error) {
+	name := "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	if variable(name) == "" {
+		name = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	}
+	switch protocol := variable(name); protocol {
+	case "grpc":
+		e, err = otlptracegrpc.New(ctx)
+	case "", "http/protobuf":
+		e, err = otlptracehttp.New(ctx)
+	default:
+		return nil, fmt.Errorf("%s=%q: want grpc or http/protobuf", name, protocol)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up the OTLP exporter (see OTEL_EXPORTER_OTLP_*): %w", err)
+	}
+	return e, nil
+}
+
+// identity is who we are: what cfg says, and over it what the environment says.
+func identity(ctx context.Context, cfg Config) *resource.Resource {
+	var ours []attribute.KeyValue
+	if cfg.Service != "" {
+		ours = append(ours, attribute.String("service.name", cfg.Service))
+	}
+	if cfg.Version != "" {
+		ours = append(ours, attribute.String("service.version", cfg.Version))
+	}
+	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithAttributes(ours...), resource.WithFromEnv())
+	if err != nil {
+		cfg.Logger.Warn("some of what OpenTelemetry says about this process is missing (see OTEL_RESOURCE_ATTRIBUTES)", "error", err)
+	}
+	return r
+}
+
+// quiet logs what the SDK complains of, once in ten seconds: a collector that is away fails every batch.
+type quiet struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	last time.Time
+	held int
+}
+
+// Handle is for otelapi.ErrorHandler.
+func (q *quiet) Handle(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if now.Sub(q.last) < 10*time.Second {
+		q.held++
+		return
+	}
+	q.log.Warn("OpenTelemetry export failed; calls are not affected", "error", err, "more_like_it", q.held)
+	q.last, q.held = now, 0
+}

@@ -1,0 +1,350 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/tool"
+)
+
+func TestRawJSONIsBytesInMessagePack(t *testing.T) {
+	b, err := Marshal(MsgPack, &TurnRequest{Calls: []tool.Call{{Tool: "echo", Args: raw(`{}`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []byte("\xa4args\xc4\x02{}"); !bytes.Contains(b, want) {
+		t.Errorf("%x does not hold args as bin, %x", b, want)
+	}
+}
+
+func TestForeignForms(t *testing.T) {
+	for _, h := range hostiles {
+		if h.Code != "" || h.Into != "heartbeat" && h.Into != "turn_request" {
+			continue
+		}
+		v := emptyOf(h.Into)
+		if err := Unmarshal(MsgPack, h.bytes(), v); err != nil {
+			t.Errorf("%s: %v", h.Name, err)
+		}
+		switch v := v.(type) {
+		case *Heartbeat:
+			want := map[string]int{"64.0 for an integer": 64, "64.0 as float32 for an integer": 64, "a key twice: the last one holds": 2}[h.Name]
+			if v.Running != want || v.Worker != "" {
+				t.Errorf("%s: running %d, worker %q, want %d and none", h.Name, v.Running, v.Worker, want)
+			}
+		case *TurnRequest:
+			if string(v.Calls[0].Args) != "{}" {
+				t.Errorf("%s: args %q, want {}", h.Name, v.Calls[0].Args)
+			}
+		}
+	}
+}
+
+func TestIntegralLeavesItsInputAlone(t *testing.T) {
+	in := []byte{0x92, 0xcb, 0x40, 0x50, 0, 0, 0, 0, 0, 0, 0xca, 0xc2, 0x80, 0, 0}
+	before := bytes.Clone(in)
+	want := []byte{0x92, 0xd3, 0, 0, 0, 0, 0, 0, 0, 64, 0xd2, 0xff, 0xff, 0xff, 0xc0}
+	if got := integral(in); !bytes.Equal(got, want) {
+		t.Errorf("integral = %x, want %x", got, want)
+	}
+	if !bytes.Equal(in, before) {
+		t.Errorf("the input became %x", in)
+	}
+}
+
+func TestRefusedJSON(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       Code
+	}{
+		{"nothing", "", CodeEmpty},
+		{"blanks", " \n", CodeEmpty},
+		{"null", "null", CodeJSON},
+		{"an array", "[]", CodeJSON},
+		{"cut off", `{"running":1`, CodeJSON},
+		{"two objects", `{}{}`, CodeJSON},
+		{"not UTF-8", "{\"worker\":\"\xff\"}", CodeText},
+		{"a string for a number", `{"running":"1"}`, CodeType},
+		{"a fraction for an integer", `{"running":1.5}`, CodeType},
+		{"2^53+1", `{"seq":9007199254740993}`, CodeNumber},
+		{"2^63", `{"seq":9223372036854775808}`, CodeType},
+		{"64 deep", `{"x":` + strings.Repeat("[", 63) + strings.Repeat("]", 63) + `}`, ""},
+		{"65 deep", `{"x":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, CodeTooDeep},
+		{"a million deep", `{"x":` + strings.Repeat("[", 1_000_000), CodeTooDeep},
+		{"brackets in a string", `{"x":"` + strings.Repeat(`[\"{`, 100) + `"}`, ""},
+	} {
+		if got := codeOf(Unmarshal(JSON, []byte(c.text), &Heartbeat{})); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	var none *Heartbeat
+	for name, err := range map[string]error{
+		"Marshal a map":         second(Marshal(JSON, map[string]any{})),
+		"Marshal nil":           second(Marshal(MsgPack, nil)),
+		"Marshal a nil pointer": second(Marshal(MsgPack, none)),
+		"Unmarshal into nil":    Unmarshal(MsgPack, []byte{0x80}, nil),
+		"into a nil pointer":    Unmarshal(MsgPack, []byte{0x80}, none),
+		"into a struct":         Unmarshal(MsgPack, []byte{0x80}, Heartbeat{}),
+		"into any":              Unmarshal(MsgPack, []byte{0x80}, new(any)),
+		"bad raw JSON":          second(Marshal(JSON, &Event{Piece: raw("{")})),
+	} {
+		if codeOf(err) != CodeArgument {
+			t.Errorf("%s: %v, want %s", name, err, CodeArgument)
+		}
+	}
+	if err := Unmarshal("text/plain", nil, &Heartbeat{}); codeOf(err) != CodeContentType {
+		t.Errorf("text/plain: %v, want %s", err, CodeContentType)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestMarshalRefusesWhatUnmarshalWould(t *testing.T) {
+	for name, v := range map[string]any{
+		"2^53+1": &Heartbeat{Seq: 1<<53 + 1},
+		"2^60":   &ProgressRecord{Done: 1 << 60},
+		"NaN":    &ProgressRecord{Done: math.NaN()},
+	} {
+		if _, err := Marshal(MsgPack, v); codeOf(err) != CodeNumber {
+			t.Errorf("%s: %v, want %s", name, err, CodeNumber)
+		}
+	}
+	b, err := Marshal(MsgPack, &ProgressRecord{Message: "caf\xe9 \xf0\x9f"})
+	var got ProgressRecord
+	if err != nil || Unmarshal(MsgPack, b, &got) != nil || got.Message != "caf? ??" {
+		t.Errorf("text that is not UTF-8: %v, %q, want caf? ??", err, got.Message)
+	}
+}
+
+func TestAFullTurnFits(t *testing.T) {
+	r := TurnRequest{Calls: make([]tool.Call, MaxCalls)}
+	o := Outcome{Results: make([]tool.Result, MaxCalls)}
+	for i := range r.Calls {
+		id := fmt.Sprint("c", i)
+		r.Calls[i] = tool.Call{ID: id, Tool: "echo", Args: raw(`{}`), TimeoutMs: 1, Key: id, Retry: &tool.RetryPolicy{
+			Strategy: "linear", InitialDelayMs: ptr[int64](1), MaxDelayMs: ptr[int64](1), Multiplier: ptr(1.5), JitterPercent: ptr(1.5),
+			MaxAttempts: ptr(1), MaxTotalTimeMs: ptr[int64](1)}}
+		o.Results[i] = tool.Result{Call: id, Tool: "echo", Status: tool.Failed, Sentence: "no",
+			Fault:    &fault.Fault{Kind: fault.Timeout, Message: "late", Detail: "d", Code: "c", Execution: fault.Unknown, Suggestions: []string{"a", "b"}},
+			Attempts: make([]tool.Attempt, 10)}
+		for j := range o.Results[i].Attempts {
+			o.Results[i].Attempts[j] = tool.Attempt{N: j + 1, Tool: "echo", Worker: "w", Kind: "timeout", Message: "late", StartMs: 1, DurationMs: 1, DelayMs: 1, Decision: "retry", Because: "x"}
+		}
+	}
+	for _, v := range []any{&r, r, &Event{V: 1, Outcome: &o}, o} {
+		if _, err := Marshal(MsgPack, v); err != nil {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+}
+
+// A few bytes must not make anybody allocate much, whatever they are decoded into.
+func TestBombsAreCheap(t *testing.T) {
+	for _, h := range hostiles {
+		b := h.bytes()
+		if h.Code == "" || len(b) > 1<<10 {
+			continue
+		}
+		for _, kind := range []string{"heartbeat", "turn_request", "event", "fault", "describe", "outcome"} {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_ = Unmarshal(MsgPack, b, emptyOf(kind))
+			_ = DecodeFault(nil, b)
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+				t.Errorf("%s into %s: %d bytes are allocated", h.Name, kind, n)
+			}
+		}
+	}
+}
+
+func TestChecks(t *testing.T) {
+	beat := func(change func(*Heartbeat)) *Heartbeat {
+		h := Heartbeat{Worker: "w-1", State: Beat, Tools: []ToolLine{{ID: "search"}}, Capacity: 1, EveryMs: 1000, Seq: 1}
+		change(&h)
+		return &h
+	}
+	turn := func(calls ...tool.Call) *TurnRequest { return &TurnRequest{ID: "t1", Calls: calls} }
+	for _, c := range []struct {
+		name string
+		v    interface{ Check() error }
+		want []string // parts of the message; none where it is good
+	}{
+		{"a beat", beat(func(*Heartbeat) {}), nil},
+		{"a state of a later version", beat(func(h *Heartbeat) { h.State = "moved" }), nil},
+		{"no tools", beat(func(h *Heartbeat) { h.Tools = nil }), nil},
+		{"all that a beat can get wrong",
+			beat(func(h *Heartbeat) {
+				h.Worker, h.Capacity, h.EveryMs, h.Running, h.SDK = "w.1", -1, 9, -2, "a\nb"
+				h.Tools = []ToolLine{{ID: "a"}, {ID: "a"}, {ID: "*"}, {ID: "b", Digest: strings.Repeat("x", 200)}}
+			}),
+			[]string{"worker: ", "capacity: expected 0 to", "every_ms: expected 10 to 600000, got 9", "running: ", "sdk: ", "tools[1].id: \"a\" is also the id of tools[0]", "tools[2].id: ", "tools[3]: "}},
+		{"every_ms at its ends", beat(func(h *Heartbeat) { h.EveryMs = 600_000 }), nil},
+		{"every_ms beyond", beat(func(h *Heartbeat) { h.EveryMs = 600_001 }), []string{"every_ms"}},
+		{"1,001 tools", beat(func(h *Heartbeat) { h.Tools = make([]ToolLine, 1001) }), []string{"tools: at most 1000 are allowed, got 1001", "problems more"}},
+
+		{"a turn", turn(tool.Call{ID: "a", Tool: "search"}, tool.Call{Tool: "search"}, tool.Call{Tool: "search"}), nil},
+		{"a turn that gets its calls later", turn(), nil},
+		{"a turn with bad arguments, which are one call's fault", turn(tool.Call{Tool: "search", Args: raw("{")}), nil},
+		{"all that a turn can get wrong",
+			&TurnRequest{ID: "t/1", Session: "s\r\nx", DeadlineMs: -1, Calls: []tool.Call{
+				{ID: "a", Tool: "search"}, {ID: "a", Tool: ""}, {ID: "b c", Tool: "sea.rch"}, {Tool: "x", Key: "k\x00", TimeoutMs: 1 << 31}}},
+			[]string{"id: ", "session: ", "deadline_ms: ", "calls[1].id: \"a\" is also the id of calls[0]", "calls[1].tool: ", "calls[2].id: ", "calls[2].tool: ", "calls[3].key: ", "calls[3].timeout_ms: "}},
+		{"1,001 calls", turn(make([]tool.Call, 1001)...), []string{"calls: at most 1000 are allowed, got 1001"}},
+
+		{"manifests", &DescribeRecord{Worker: "w", Manifests: []tool.Manifest{{ID: "a"}, {ID: "b"}}}, nil},
+		{"bad manifests", &DescribeRecord{Manifests: []tool.Manifest{{ID: "a"}, {ID: "a"}, {ID: ">"}}}, []string{"worker: ", "manifests[1].id: ", "manifests[2].id: "}},
+
+		{"an event", &Event{V: 1, Type: "SomethingNew", Seq: 1, Turn: "t1"}, nil},
+		{"an event of version 2", &Event{V: 2, Type: Alive, Seq: 1, Turn: "t1"}, []string{"version 2: expected 1"}},
+		{"an event without its turn", &Event{V: 1, Type: Alive, Seq: -1}, []string{"turn: ", "seq: "}},
+	} {
+		err := c.v.Check()
+		if c.want == nil && err != nil {
+			t.Errorf("%s: %v, want no error", c.name, err)
+		}
+		for _, part := range c.want {
+			if err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v, want also %q", c.name, err, part)
+			}
+		}
+		if err != nil && len(err.Error()) > 8<<10 {
+			t.Errorf("%s: the message is %d bytes long", c.name, len(err.Error()))
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	for _, h := range hostiles {
+		if b := h.bytes(); len(b) < 1<<10 {
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		err := ScanLimits{AnyNumber: true}.Scan(b)
+		if err != nil && Scan(b) == nil {
+			t.Errorf("Scan takes %x, but not with any number: %v", b, err)
+		}
+		if err != nil {
+			return
+		}
+		for cut := range b {
+			if Scan(b[:cut]) == nil {
+				t.Errorf("Scan takes %x and also its first %d bytes", b, cut)
+			}
+		}
+		if c := integral(b); len(c) != len(b) || (ScanLimits{AnyNumber: true}).Scan(c) != nil {
+			t.Errorf("integral(%x) = %x", b, c)
+		}
+	})
+}
+
+func fuzzRecord[T any](f *testing.F, kind string) {
+	for _, r := range records {
+		if r.kind != kind {
+			continue
+		}
+		for _, codec := range []string{JSON, MsgPack} {
+			b, err := Marshal(codec, r.value)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b)
+		}
+	}
+	for _, h := range hostiles {
+		if b := h.bytes(); h.Into == kind || len(b) < 10 {
+			f.Add(b)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, again := new(T), new(T)
+		if Decode(b, v) != nil {
+			return
+		}
+		if c, ok := any(v).(interface{ Check() error }); ok {
+			_ = c.Check()
+		}
+		out, err := Marshal(MsgPack, v)
+		if err != nil {
+			return // JSON may hold numbers that MessagePack may not
+		}
+		if err := Unmarshal(MsgPack, out, again); err != nil {
+			t.Fatalf("%x was taken, encoded as %x, and that is refused: %v", b, out, err)
+		}
+		if third, _ := Marshal(MsgPack, again); !bytes.Equal(third, out) {
+			t.Errorf("%x, encoded again, is %x", out, third)
+		}
+	})
+}
+
+func FuzzDecodeHeartbeat(f *testing.F)   { fuzzRecord[Heartbeat](f, "heartbeat") }
+func FuzzDecodeTurnRequest(f *testing.F) { fuzzRecord[TurnRequest](f, "turn_request") }
+func FuzzDecodeEvent(f *testing.F)       { fuzzRecord[Event](f, "event") }
+
+func BenchmarkScan(b *testing.B) {
+	for _, r := range records {
+		packed, err := Marshal(MsgPack, r.value)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(strings.ReplaceAll(r.name, " ", "_"), func(b *testing.B) {
+			b.SetBytes(int64(len(packed)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := Scan(packed); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkHeartbeat(b *testing.B) {
+	for _, codec := range []string{JSON, MsgPack} {
+		packed, err := Marshal(codec, records[0].value)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("Marshal/"+codec, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = Marshal(codec, records[0].value)
+			}
+		})
+		b.Run("Unmarshal/"+codec, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = Unmarshal(codec, packed, &Heartbeat{})
+			}
+		})
+	}
+}
+
+// What the vectors say of JSON must be what others read, too.
+func TestJSONIsPlain(t *testing.T) {
+	for _, r := range records {
+		b, err := Marshal(JSON, r.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ours, plain any
+		theirs, err := json.Marshal(r.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if json.Unmarshal(b, &ours) != nil || json.Unmarshal(theirs, &plain) != nil || !reflect.DeepEqual(ours, plain) {
+			t.Errorf("%s: %s, want the same as %s", r.name, b, theirs)
+		}
+	}
+}

@@ -1,0 +1,21 @@
+package wire
+
+import "strings"
+
+// EventFrame is what a message with an Event says of itself, from an executor to the client of a turn.
+const EventFrame Frame = "event"
+
+// TurnToken stands where a tool's name would in the reply subject of a turn request.
+const TurnToken = "_turn"
+
+// TurnOf is the turn of a subject that TurnCtl made. It is false for any other.
+func (s Subjects) TurnOf(subject string) (turn string, ok bool) {
+	rest, ok := strings.CutPrefix(subject, s.root)
+	if !ok {
+		return "", false
+	}
+	if rest, ok = strings.CutPrefix(rest, "turn.ctl."); !ok || !isID(rest) {
+		return "", false
+	}
+	return rest, true
+}
