@@ -215,6 +215,9 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 		return r.circuitOpen(now)
 	}
 	r.permit, r.asked = permit, true
+	if tr, changed := permit.Transition(); changed {
+		r.changed(now, tr)
+	}
 	a := &attempt{run: r, n: do.Attempt, sent: now,
 		ref: wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String(), timeoutMs: strconv.FormatInt(max(do.Timeout.Milliseconds(), 1), 10)}
 	r.now = a
@@ -357,11 +360,14 @@ func (r *run) report(now time.Time, o breaker.Outcome) {
 		return
 	}
 	r.asked = false
-	tr, changed := r.state.cell.Report(now, r.permit, o)
-	if !changed {
-		return
+	if tr, changed := r.state.cell.Report(now, r.permit, o); changed {
+		r.changed(now, tr)
 	}
-	r.e.log.Warn(tr.Event(r.call.Tool), "from", tr.From, "to", tr.To, "why", tr.Why)
+}
+
+// changed tells people that the tool's breaker is in another state.
+func (r *run) changed(now time.Time, tr breaker.Transition) {
+	r.e.log.Warn(tr.Event(r.call.Tool), "from", tr.From.String(), "to", tr.To.String(), "why", tr.Why)
 	r.emit(now, &wire.Event{Type: wire.BreakerChanged, BreakerState: tr.To.String(), Decision: tr.Event(r.call.Tool), Because: tr.Why})
 }
 

@@ -188,7 +188,7 @@ func (s *stream) beat() {
 		return
 	}
 	if s.timer == nil {
-		s.beat()
+		s.timer = time.AfterFunc(alive, s.beat)
 		return
 	}
 	s.send(s.progress, &wire.Event{V: wire.Version, Type: wire.Alive, Executor: s.e.ID()})

@@ -55,7 +55,7 @@ func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) 
 	if rd == nil || rd.compiled != c {
 		rd = e.prepare(c)
 		s.ready.Store(rd)
-		s.cell.SetPolicy(e.breakerPolicy(c))
+		s.cell.SetPolicy(e.breakerPolicy(c, rd.timeout))
 	}
 	return s, rd
 }
@@ -72,8 +72,10 @@ func (e *Executor) prepare(c *tool.Compiled) *ready {
 	}
 }
 
-func (e *Executor) breakerPolicy(c *tool.Compiled) breaker.Policy {
+// breakerPolicy is the policy of a tool's breaker. A probe is given up on only after its own timeout, however long.
+func (e *Executor) breakerPolicy(c *tool.Compiled, timeout time.Duration) breaker.Policy {
 	p := *e.cfg.Breaker
+	p.ProbeLease = max(p.ProbeLease, timeout+2*e.cfg.Grace)
 	if c == nil || c.Manifest.Breaker == nil {
 		return p
 	}

@@ -79,7 +79,10 @@ func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
 	if err != nil {
 		return nil, b.fail("open", "", err)
 	}
-	return b, b.check(info.Config)
+	if err := b.check(info.Config); err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 // feedOf is <prefix>.v1.kv.<bucket>. with the root that all subjects share.

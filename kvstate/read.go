@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -193,7 +194,7 @@ func (b *Bucket) api(verb string) string {
 	prefix := "$JS.API."
 	switch o := b.bus.JetStream().Options(); {
 	case o.APIPrefix != "":
-		prefix = o.APIPrefix
+		prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
 	case o.Domain != "":
 		prefix = "$JS." + o.Domain + ".API."
 	}

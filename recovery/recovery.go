@@ -100,7 +100,7 @@ func final(s Situation) (string, bool) {
 
 // mayRunAgain says whether a second run is safe after what is known of the first.
 func mayRunAgain(s Situation) (string, bool) {
-	if s.Verdict.Retry != fault.ByEffect || s.Fault.Execution == fault.NotStarted {
+	if s.Verdict.Retry != fault.ByEffect {
 		return "", true
 	}
 	if s.Effect == tool.Write && !s.KeepsKeys {
@@ -111,7 +111,7 @@ func mayRunAgain(s Situation) (string, bool) {
 
 func because(s Situation) string {
 	switch {
-	case s.Fault.Execution == fault.NotStarted:
+	case s.Fault.Run() == fault.NotStarted:
 		return "it did not run"
 	case s.Verdict.Retry != fault.ByEffect:
 		return string(s.Fault.Kind) + " is transient"

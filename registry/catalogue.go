@@ -74,9 +74,9 @@ func newCatalogue(missed int) *catalogue {
 // delta and allocates nothing.
 func (c *catalogue) beat(now time.Time, hb *wire.Heartbeat) (delta, error) {
 	var d delta
-	w, live := c.workers[hb.Worker], true
-	if w == nil {
-		w, live = c.left[hb.Worker], false
+	w, live := c.workers[hb.Worker]
+	if !live {
+		w = c.left[hb.Worker]
 	}
 	switch {
 	case w == nil:
@@ -94,12 +94,12 @@ func (c *catalogue) beat(now time.Time, hb *wire.Heartbeat) (delta, error) {
 		if w != nil {
 			w.seq = hb.Seq
 		}
-		if live && w != nil {
+		if live {
 			c.leave(&d, now, w, "it said bye")
 		}
 		return c.settle(d), nil
 	}
-	if w == nil || !live {
+	if !live {
 		if len(c.workers) >= maxWorkers {
 			return d, errFull
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -93,6 +94,18 @@ func (r *Registry) note(c Change) {
 	case ToolAdded, ToolChanged:
 		r.log.Info("tool "+strings.TrimPrefix(string(c.Kind), "tool_"), "tool", c.Tool, "version", c.Version, "digest", c.Digest)
 	case ToolConflict:
-		r.log.Warn("tool has several manifests", "tool", c.Tool, "version", c.Version, "holds", c.Digest, "others", c.Conflicts)
+		r.log.Warn("tool has several manifests", "tool", c.Tool, "version", c.Version, "holds", c.Digest, "others", others(c.Conflicts))
 	}
+}
+
+// others says in short which manifests do not hold; Tools has all of it.
+func others(versions []Version) string {
+	var words []string
+	for _, v := range versions[:min(len(versions), 5)] {
+		words = append(words, fmt.Sprintf("%s (version %q, %d workers)", v.Digest, v.Version, len(v.Workers)))
+	}
+	if more := len(versions) - len(words); more > 0 {
+		words = append(words, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(words, ", ")
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -145,7 +144,13 @@ func (r *Registry) learn(q *question, kind wire.Frame, data []byte) error {
 			r.log.Warn(w, "tool", f.compiled.ID, "version", f.compiled.Version)
 		}
 	}
-	return errors.Join(wrong...)
+	switch len(wrong) {
+	case 0:
+		return nil
+	case 1:
+		return wrong[0]
+	}
+	return fmt.Errorf("%w; and %d more tools", wrong[0], len(wrong)-1)
 }
 
 // newForm compiles a manifest.

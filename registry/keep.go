@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/kvstate"
 	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
@@ -77,15 +78,10 @@ func (r *Registry) keepManifests(ctx context.Context) {
 		close(r.keep.loaded)
 		return
 	}
-	loaded, err := false, error(nil)
-	for first := true; ; first = false {
-		if !loaded {
-			err = r.load(ctx)
-			loaded = err == nil
-		}
-		if first {
-			close(r.keep.loaded)
-		}
+	err := r.load(ctx)
+	close(r.keep.loaded)
+	loaded := err == nil
+	for {
 		if loaded {
 			err = r.save(ctx)
 		}
@@ -101,6 +97,10 @@ func (r *Registry) keepManifests(ctx context.Context) {
 		case <-kick:
 		case <-again:
 		}
+		if !loaded {
+			err = r.load(ctx)
+			loaded = err == nil
+		}
 	}
 }
 
@@ -112,12 +112,7 @@ func (r *Registry) load(ctx context.Context) error {
 	}
 	slices.SortFunc(entries, func(a, b kvstate.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, e := range entries {
-		var s stored
-		if err := wire.Decode(e.Value, &s); err != nil {
-			r.log.Warn("stored manifest is of no use", "key", e.Key, "error", err)
-			continue
-		}
-		f, err := newForm(s.Manifest)
+		f, err := restore(e.Value)
 		if err != nil {
 			r.log.Warn("stored manifest is of no use", "key", e.Key, "error", err)
 			continue
@@ -127,7 +122,15 @@ func (r *Registry) load(ctx context.Context) error {
 	return nil
 }
 
-// save does what is to be done. What another process stored first is stored.
+func restore(value []byte) (*form, error) {
+	var s stored
+	if err := wire.Decode(value, &s); err != nil {
+		return nil, err
+	}
+	return newForm(s.Manifest)
+}
+
+// save does what is to be done, up to the first failure that time may mend. What another process stored first is stored.
 func (r *Registry) save(ctx context.Context) error {
 	for {
 		key, f, ok := r.keep.next()
@@ -135,11 +138,21 @@ func (r *Registry) save(ctx context.Context) error {
 			return nil
 		}
 		err := r.write(ctx, key, f)
-		if err != nil && !errors.Is(err, kvstate.ErrConflict) {
+		switch {
+		case err == nil, errors.Is(err, kvstate.ErrConflict):
+		case hopeless(err):
+			r.log.Warn("manifest cannot be stored; after a restart it is not known until a worker brings it", "error", err)
+		default:
 			r.keep.put(key, f)
 			return err
 		}
 	}
+}
+
+// hopeless says that a write will fail again: we refused it ourselves, or the store did, for good.
+func hopeless(err error) bool {
+	var f *fault.Fault
+	return !errors.As(err, &f) || f.Spec().Class == fault.Permanent
 }
 
 func (r *Registry) write(ctx context.Context, key string, f *form) error {

@@ -99,7 +99,8 @@ func (r *Registry) Tool(name string) *Tool {
 }
 
 // Ready is closed when the subscription stands, the stored manifests were read, and the workers had 100 ms to answer the
-// first roll call and then to describe themselves. A store or worker that does not answer holds it up for 3 s at most.
+// first roll call and then to describe themselves. A store or worker that does not answer holds it up for 3 s at most. A
+// Run that cannot begin never closes it.
 func (r *Registry) Ready() <-chan struct{} { return r.ready }
 
 // Gone takes a worker out of the catalogue: the caller found nobody on its subject. Its next heartbeat brings it back,

@@ -16,9 +16,17 @@ const (
 	MaxID   = 128
 )
 
+// Reserved is the one name that no tool has: it stands where a tool's name would in the replies to a turn request.
+const Reserved = "_turn"
+
 // CheckName says what is wrong with a tool name, or nil. A name is 1 to 64 of A–Z, a–z, 0–9, _ and -. What it quotes is
 // escaped and short, so the error may be logged whatever the name was.
-func CheckName(name string) error { return checkToken("tool name", name, MaxName) }
+func CheckName(name string) error {
+	if name == Reserved {
+		return errors.New("tool name " + Reserved + " is reserved; use another")
+	}
+	return checkToken("tool name", name, MaxName)
+}
 
 // CheckID says what is wrong with the id of a turn, call, worker or executor, or nil: the same characters as in a name,
 // 1 to 128 of them.

@@ -1,12 +1,16 @@
 package wire
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/toolbus/toolbus/tool"
+)
 
 // EventFrame is what a message with an Event says of itself, from an executor to the client of a turn.
 const EventFrame Frame = "event"
 
-// TurnToken stands where a tool's name would in the reply subject of a turn request.
-const TurnToken = "_turn"
+// TurnToken stands where a tool's name would in the reply subject of a turn request. No tool has it: see tool.CheckName.
+const TurnToken = tool.Reserved
 
 // TurnOf is the turn of a subject that TurnCtl made. It is false for any other.
 func (s Subjects) TurnOf(subject string) (turn string, ok bool) {

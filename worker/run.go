@@ -185,11 +185,17 @@ func (r *run) fetch() *fault.Fault {
 // says itself that it was done.
 func (r *run) failure(err error) answer {
 	f := fault.Of(err)
+	var own *fault.Fault
+	said := errors.As(err, &own)
+	if !said && f.Run() == fault.NotStarted {
+		g := *f // what could not be reached did not run; the handler, which tried to, did
+		g.Execution = fault.Unknown
+		f = &g
+	}
 	if r.ctx.Err() == nil {
 		return failed(f)
 	}
-	var own *fault.Fault
-	if errors.As(err, &own) && own.Execution == fault.Done {
+	if said && own.Execution == fault.Done {
 		return failed(f)
 	}
 	a := r.stopped(fault.Stopped)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -63,7 +64,7 @@ func (p *program) runDev(ctx context.Context, files string) error {
 	// Demo tools stop after the executor, which may still be waiting for them.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	w, ended, err := p.demoWorker(serving, server, demo.Config{Dir: files, PageURL: page}, func(name string) bool { return name != "crash" })
+	w, ended, err := p.demoWorker(serving, server, demo.Config{Dir: files, PageURL: page, Only: harmless()})
 	if err != nil {
 		return err
 	}
@@ -83,22 +84,21 @@ func (p *program) runDev(ctx context.Context, files string) error {
 	return errors.Join(err, <-ended)
 }
 
-// demoWorker runs those of the demo tools that want says yes to.
-func (p *program) demoWorker(ctx context.Context, server *bus.Server, cfg demo.Config, want func(string) bool) (*worker.Worker, <-chan error, error) {
+// harmless is the demo tools that do not kill the process that they run in.
+func harmless() []string {
+	return slices.DeleteFunc(demo.Names(), func(name string) bool { return name == "crash" })
+}
+
+// demoWorker runs the demo tools that cfg names.
+func (p *program) demoWorker(ctx context.Context, server *bus.Server, cfg demo.Config) (*worker.Worker, <-chan error, error) {
 	c, err := p.join(ctx, server, "demo worker")
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := demo.Tools(cfg)
+	tools, err := demo.Tools(cfg)
 	if err != nil {
 		c.Close()
 		return nil, nil, err
-	}
-	var tools []worker.Tool
-	for _, t := range all {
-		if want(t.Manifest.ID) {
-			tools = append(tools, t)
-		}
 	}
 	w, err := worker.New(worker.Config{Bus: c, Tools: tools, Grace: time.Second, Logger: p.log})
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *program) crashWorker() *cobra.Command {
 				_, _ = io.Copy(io.Discard, p.in) // it ends with the process that started us, whatever becomes of that
 				cancel()
 			}()
-			_, ended, err := p.demoWorker(ctx, nil, demo.Config{}, func(name string) bool { return name == "crash" })
+			_, ended, err := p.demoWorker(ctx, nil, demo.Config{Only: []string{"crash"}})
 			if err != nil {
 				return err
 			}
