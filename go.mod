@@ -3,6 +3,7 @@ module github.com/toolbus/toolbus
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/caarlos0/env/v11 v11.4.2
 	github.com/dlclark/regexp2 v1.12.0
 	github.com/gofrs/flock v0.13.1

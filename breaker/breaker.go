@@ -36,22 +36,77 @@ type Policy struct {
 	// ProbeLease is after what time a probe without a report is taken as lost: 60 s. It should be longer than an
 	// attempt may take, else a slow tool's probes are given up on while they run.
 	ProbeLease time.Duration
+
+	// What follows holds for shared breakers (see Shared).
+
+	// Mode is what opens it. The zero Mode is Consecutive.
+	Mode Mode
+	// Window, MinCalls and Rate belong to the modes that count shares: at least MinCalls calls within Window, of which
+	// the share Rate or more was bad. They default to 5 min, 10 and 0.5.
+	Window   time.Duration
+	MinCalls int
+	Rate     float64
+	// Slow is how long a call takes that SlowCalls counts as bad: 10 s.
+	Slow time.Duration
+
+	// Growth multiplies the open time each time it opens again without having closed, up to OpenMost. Zero means 1: it
+	// does not grow. OpenMost defaults to ten times OpenFor.
+	Growth   float64
+	OpenMost time.Duration
+
+	// MinReporters is how many executors must have inferred failures (silence, their own connection) before those count
+	// for all. Zero means two, or one where only one executor lives. What workers report counts in any case.
+	MinReporters int
+	// Distinct counts several failed attempts of one call as one failure.
+	Distinct bool
+	// Ramp lets calls through gradually over half the open time after closing.
+	Ramp bool
 }
+
+// A Mode is what opens a breaker.
+type Mode uint8
+
+// The modes.
+const (
+	Consecutive Mode = iota // FailureThreshold failures in a row
+	FailureRate             // a share of failures within a window
+	SlowCalls               // a share of slow calls or failures within a window
+)
+
+const defaultOpenFor = 30 * time.Second
 
 // Default is what a zero Policy means.
 func Default() Policy {
-	return Policy{FailureThreshold: 5, SuccessThreshold: 2, OpenFor: 30 * time.Second, Probes: 1, ProbeLease: time.Minute}
+	return Policy{FailureThreshold: 5, SuccessThreshold: 2, OpenFor: defaultOpenFor, Probes: 1, ProbeLease: time.Minute}
 }
 
 func (p Policy) orDefault() Policy {
 	d := Default()
-	return Policy{
-		FailureThreshold: positive(p.FailureThreshold, d.FailureThreshold),
-		SuccessThreshold: positive(p.SuccessThreshold, d.SuccessThreshold),
-		OpenFor:          positive(p.OpenFor, d.OpenFor),
-		Probes:           positive(p.Probes, d.Probes),
-		ProbeLease:       positive(p.ProbeLease, d.ProbeLease),
+	p.FailureThreshold = positive(p.FailureThreshold, d.FailureThreshold)
+	p.SuccessThreshold = positive(p.SuccessThreshold, d.SuccessThreshold)
+	p.OpenFor = positive(p.OpenFor, d.OpenFor)
+	p.Probes = positive(p.Probes, d.Probes)
+	p.ProbeLease = positive(p.ProbeLease, d.ProbeLease)
+	p.Window = positive(p.Window, 5*time.Minute)
+	p.MinCalls = positive(p.MinCalls, 10)
+	p.Slow = positive(p.Slow, 10*time.Second)
+	p.OpenMost = p.openMost()
+	if !(p.Rate > 0 && p.Rate <= 1) { // NaN, too
+		p.Rate = 0.5
 	}
+	if !(p.Growth > 1) { // NaN, too
+		p.Growth = 1
+	}
+	return p
+}
+
+// openMost is the longest time that it stays open. It is asked of every call that is refused, so it is quick.
+func (p *Policy) openMost() time.Duration {
+	d := positive(p.OpenFor, defaultOpenFor)
+	if p.Growth > 1 {
+		return max(positive(p.OpenMost, 10*d), d)
+	}
+	return d
 }
 
 func positive[T int | time.Duration](v, otherwise T) T {

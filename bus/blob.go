@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,13 +51,14 @@ func (c *Conn) PutBlob(ctx context.Context, data []byte, ttl time.Duration) (wir
 			"payload of %d bytes is %d pieces of %d, at most %d are allowed; raise the server's max_payload", len(data), ref.Chunks, chunk, wire.MaxChunks))
 	}
 
+	ctx, ended := c.Guard(ctx, strings.TrimSuffix(c.subjects.Blobs(), ">")+ref.ID)
 	err := c.putChunks(ctx, ref, data, chunk, ttl)
 	if errors.Is(err, jetstream.ErrNoStreamResponse) { // the stream is not there yet
 		if err = c.EnsureTopology(ctx); err == nil {
 			err = c.putChunks(ctx, ref, data, chunk, ttl)
 		}
 	}
-	if err != nil {
+	if err = ended(err); err != nil {
 		return wire.BlobRef{}, c.blobFault("put", err)
 	}
 	return ref, nil
@@ -83,6 +85,7 @@ func (c *Conn) GetBlob(ctx context.Context, ref wire.BlobRef) ([]byte, *fault.Fa
 	if _, err := wire.ParseBlobRef(ref.String()); err != nil { // it may come from anybody, and says how much we hold
 		return nil, ranUnknown(fault.New(fault.InvalidArguments, "%w", err))
 	}
+	ctx, ended := c.Guard(ctx, c.api+"DIRECT.GET."+c.blobStreamName())
 	parts := make([][]byte, ref.Chunks)
 	var total atomic.Int64
 	g, gctx := errgroup.WithContext(ctx)
@@ -99,7 +102,7 @@ func (c *Conn) GetBlob(ctx context.Context, ref wire.BlobRef) ([]byte, *fault.Fa
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	if err := ended(g.Wait()); err != nil {
 		return nil, c.blobFault("get", err)
 	}
 

@@ -42,7 +42,7 @@ type Config struct {
 	Name      string        // what the server shows for this connection
 	Prefix    string        // of subjects; "" means tb
 	ID        string        // this executor's, worker's or client's instance id; "" means a random one
-	InboxName string        // private inbox prefix _INBOX_<name>; "" means _INBOX_<ID>
+	InboxName string        // private inbox prefix _INBOX_<name>; "" means the User, or the ID where there is none
 	Logger    *slog.Logger  // nil discards
 
 	// Replicas of the streams that EnsureTopology creates. 0 means 3 where the server is part of a cluster, else 1.
@@ -56,6 +56,9 @@ func (cfg Config) filled() (Config, error) {
 	}
 	if err := tool.CheckID(cfg.ID); err != nil {
 		return cfg, fmt.Errorf("bus: instance id: %w", err)
+	}
+	if cfg.InboxName == "" && cfg.Server == nil && tool.CheckID(cfg.User) == nil {
+		cfg.InboxName = cfg.User // so that permissions can be written for a user whose processes have random ids
 	}
 	if cfg.InboxName != "" {
 		if err := tool.CheckID(cfg.InboxName); err != nil {

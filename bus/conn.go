@@ -107,6 +107,9 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	switch {
 	case errors.Is(err, nats.ErrPermissionViolation):
 		subject := c.refusals.add(err)
+		if subject != "" && isPublish(err) && c.refusals.collect(subject, err) {
+			time.AfterFunc(refusalPause, c.tellRefused)
+		}
 		c.log.Warn("NATS refused a subject; allow it in the permissions of this user", "subject", subject, "error", err)
 	case errors.Is(err, nats.ErrSlowConsumer) && sub != nil:
 		dropped, _ := sub.Dropped()
@@ -118,8 +121,8 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 }
 
 // PermissionError is how the server last refused a subject to this user, or nil. It tells of a publish only after the
-// fact: what Send took without a fault may be refused a moment later, and nobody is told which message it was. So ask
-// when an answer does not come. It remembers some hundreds of subjects.
+// fact: what Send took without a fault may be refused a moment later. Who waits for an answer is told by Frame.Refused;
+// others ask here. It remembers some hundreds of subjects.
 func (c *Conn) PermissionError(subject string) error { return c.refusals.of(subject) }
 
 // Drain stops subscriptions, lets handlers end, flushes and closes; it returns when that is done or ctx ends. Handlers

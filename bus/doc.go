@@ -18,5 +18,6 @@
 //
 // When the connection is lost it is sought again for ever, every 100 ms and a bit; meanwhile sending fails at once.
 // Frames that were on their way are lost; whoever waits must have a timeout. Subscriptions and tickets outlive it.
-// When the server refuses a subject afterwards, it says so late and not to whom: see Conn.PermissionError.
+// When the server refuses a subject, it says so late: a ticket gets a frame that tells (Frame.Refused), the rest is for
+// Conn.PermissionError.
 package bus

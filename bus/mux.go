@@ -18,6 +18,10 @@ type Frame struct {
 	Header       wire.Header // as wire.Inbound leaves it, and the two of NATS services, which wire.DecodeFault reads
 	Data         []byte      // yours to keep
 	NoResponders bool        // nobody listens on the subject: nothing ran
+
+	// Refused says that the server did not let us publish the request: nothing ran, and nothing else will come. Such a
+	// frame may come beside another, on another goroutine.
+	Refused *fault.Fault
 }
 
 // A Sink takes the frames of one request, one at a time, on the connection's reader goroutine: it must not block, for
@@ -49,8 +53,9 @@ type shard struct {
 }
 
 type request struct {
-	tool string
-	sink Sink
+	tool    string
+	sink    Sink
+	subject string // where it was sent
 }
 
 func (m *mux) init() {
@@ -76,7 +81,7 @@ func (c *Conn) Open(tool string, s Sink) Ticket {
 	t := Ticket{c, n, c.subjects.Reply(tool, c.id, strconv.FormatUint(n, 36))}
 	sh := c.mux.shard(n)
 	sh.mu.Lock()
-	sh.open[n] = request{tool, s}
+	sh.open[n] = request{tool: tool, sink: s}
 	sh.mu.Unlock()
 	return t
 }
@@ -93,6 +98,20 @@ func (t Ticket) Close() {
 	s := t.c.mux.shard(t.n)
 	s.mu.Lock()
 	delete(s.open, t.n)
+	s.mu.Unlock()
+}
+
+// sentTo notes where the ticket's first message goes, for when the server refuses it.
+func (t Ticket) sentTo(subject string) {
+	if t.c == nil {
+		return
+	}
+	s := t.c.mux.shard(t.n)
+	s.mu.Lock()
+	if r, ok := s.open[t.n]; ok && r.subject == "" { // what follows a request, a cancel, is not the request
+		r.subject = subject
+		s.open[t.n] = r
+	}
 	s.mu.Unlock()
 }
 
@@ -163,6 +182,9 @@ func (c *Conn) Request(ctx context.Context, subject, tool string, h wire.Header,
 	}
 	select {
 	case frame := <-first:
+		if frame.Refused != nil {
+			return frame, frame.Refused
+		}
 		if frame.NoResponders {
 			return frame, fault.New(fault.Unavailable, "nobody listens on %s", subject)
 		}

@@ -16,6 +16,7 @@ func (c *Conn) Send(t Ticket, subject string, h wire.Header, data []byte) *fault
 		return notSent(fault.Denied, c.mux.refused, "this user may not receive replies on %s; allow it in its permissions",
 			c.subjects.Replies(c.id))
 	}
+	t.sentTo(subject)
 	return c.publish(subject, t.reply, h, data)
 }
 

@@ -55,9 +55,20 @@ func (c *Conn) subscribe(subject, queue string, h func(*nats.Msg), pendingBytes 
 	}
 	if err != nil {
 		_ = sub.Unsubscribe()
-		return nil, fmt.Errorf("bus: subscribe to %q: %w", subject, err)
+		return nil, fmt.Errorf("bus: subscribe to %q: %w%s", subject, err, subscribeAdvice(subject, queue, err))
 	}
 	return sub, nil
+}
+
+// subscribeAdvice names the permission that is missing, as it stands in a server's configuration.
+func subscribeAdvice(subject, queue string, err error) string {
+	switch {
+	case !errors.Is(err, nats.ErrPermissionViolation):
+		return ""
+	case queue != "":
+		subject += " " + queue
+	}
+	return fmt.Sprintf("; let this user subscribe to %q", subject)
 }
 
 // Drain stops new messages and lets those that arrived be handled; it returns when they are, or ctx ends. Draining
@@ -78,7 +89,11 @@ func (s *Subscription) Drain(ctx context.Context) error {
 // stop asks for no more messages and does not wait.
 func (s *Subscription) stop() {
 	s.once.Do(func() {
-		err := s.sub.Drain()
+		end := s.sub.Drain
+		if n, _, err := s.sub.Pending(); err == nil && n == 0 && !s.c.Connected() {
+			end = s.sub.Unsubscribe // to drain, nats.go would ask the server for ten seconds whether more is on its way
+		}
+		err := end()
 		if err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
 			s.err = err
 		}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/toolbus/toolbus/fault"
 )
 
 // Limits of the stream behind claim checks.
@@ -55,6 +53,15 @@ func (c *Conn) Replicas() int {
 // it at once. A stream that stands is never changed: where it cannot serve, that is an error that says why; where it
 // merely differs from what we would create, that is logged, for an operator may have had reasons.
 func (c *Conn) EnsureTopology(ctx context.Context) error {
+	ctx, ended := c.Guard(ctx, c.api)
+	err := ended(c.ensureBlobs(ctx))
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("bus: stream %s: %w; or create it once as a user who may", c.blobStreamName(), err)
+	}
+	return err
+}
+
+func (c *Conn) ensureBlobs(ctx context.Context) error {
 	want := c.blobStream()
 	_, err := c.js.CreateStream(ctx, want)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
@@ -66,10 +73,6 @@ func (c *Conn) EnsureTopology(ctx context.Context) error {
 	if errors.Is(err, nats.ErrNoResponders) { // nobody takes JetStream's own subjects
 		err = jetstream.ErrJetStreamNotEnabled
 	}
-	if refused := c.PermissionError(c.api + "STREAM.CREATE." + want.Name); refused != nil && Fault(err).Kind == fault.Timeout {
-		err = refused // which is why nothing answered
-	}
-
 	return fmt.Errorf("bus: create stream %s: %w%s", want.Name, err, topologyAdvice(err, want))
 }
 
@@ -78,8 +81,6 @@ func topologyAdvice(err error, want jetstream.StreamConfig) string {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return "; " + noJetStream
-	case errors.Is(err, nats.ErrPermissionViolation):
-		return "; create it once as a user who may, or allow it in the server's permissions"
 	case !errors.As(err, &api):
 		return ""
 	case api.ErrorCode == errStorageFull, api.ErrorCode == errInsufficient:

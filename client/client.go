@@ -11,6 +11,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,7 +93,7 @@ func (c *Client) follow(ctx context.Context, turn string, s *stream, each func(*
 			return nil, f.WithCause(context.Cause(ctx))
 		}
 		for _, fr := range s.take() {
-			out, err := c.event(fr, each)
+			out, err := c.event(turn, fr, each)
 			if out != nil || err != nil {
 				return out, err
 			}
@@ -100,8 +101,12 @@ func (c *Client) follow(ctx context.Context, turn string, s *stream, each func(*
 	}
 }
 
-// event takes one frame in. It returns the outcome where that was the last.
-func (c *Client) event(fr bus.Frame, each func(*wire.Event)) (*wire.Outcome, error) {
+// event takes one frame in. It returns the outcome where that was the last. What speaks of another turn is not for us:
+// whoever runs a turn chooses where its events go.
+func (c *Client) event(turn string, fr bus.Frame, each func(*wire.Event)) (*wire.Outcome, error) {
+	if fr.Refused != nil {
+		return nil, fr.Refused
+	}
 	if fr.NoResponders {
 		return nil, fault.New(fault.Unavailable, "no executor is running: start one with `executor serve` or `executor dev`")
 	}
@@ -121,6 +126,9 @@ func (c *Client) event(fr bus.Frame, each func(*wire.Event)) (*wire.Outcome, err
 	var ev wire.Event
 	if err := wire.Decode(data, &ev); err != nil {
 		return nil, fault.New(fault.Internal, "an event of the executor cannot be read: %v", err)
+	}
+	if ev.Turn != "" && ev.Turn != turn {
+		return nil, nil
 	}
 	if each != nil && ev.Type != wire.Alive {
 		each(&ev)
@@ -143,18 +151,27 @@ func (c *Client) Cancel(turn string) *fault.Fault {
 type stream struct {
 	mu     sync.Mutex
 	frames []bus.Frame
+	bytes  int
 	more   chan struct{}
 }
 
-// maxWaiting bounds the frames kept for a reader that does not keep up; beyond it the oldest are dropped, so that the
-// last one, which has the outcome, is never.
-const maxWaiting = 4096
+// What is kept for a reader that does not keep up; beyond it the oldest are dropped, so that the last one, which has the
+// outcome, is never.
+const (
+	maxWaiting      = 4096
+	maxWaitingBytes = 32 << 20
+)
 
 // Receive is called by the connection's reader.
 func (s *stream) Receive(f bus.Frame) {
 	s.mu.Lock()
-	if len(s.frames) == maxWaiting {
-		s.frames = append(s.frames[:0], s.frames[1:]...)
+	s.bytes += len(f.Data)
+	old := 0
+	for n := len(s.frames); old < n && (n-old >= maxWaiting || s.bytes > maxWaitingBytes); old++ {
+		s.bytes -= len(s.frames[old].Data)
+	}
+	if old > 0 {
+		s.frames = slices.Delete(s.frames, 0, old)
 	}
 	s.frames = append(s.frames, f)
 	s.mu.Unlock()
@@ -168,6 +185,6 @@ func (s *stream) take() []bus.Frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fs := s.frames
-	s.frames = nil
+	s.frames, s.bytes = nil, 0
 	return fs
 }

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/toolbus/toolbus/breaker"
 	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/kvstate"
 	"github.com/toolbus/toolbus/registry"
 	"github.com/toolbus/toolbus/retry"
 	"github.com/toolbus/toolbus/tool"
@@ -31,6 +33,11 @@ type Config struct {
 
 	// TurnTimeout is the deadline of a turn that brings none. Zero means five minutes.
 	TurnTimeout time.Duration
+
+	// Breakers is the store of breakers that all executors share, most often a *kvstate.Bucket. Nil means that this one
+	// decides alone.
+	Breakers kvstate.Store
+
 	// MaxInFlight is how many calls may be under way at once; more are refused. Zero means 100,000.
 	MaxInFlight int
 	// Grace is how long the confirmation of a stopped attempt is waited for. Zero means wire.CancelGrace.
@@ -48,7 +55,8 @@ type Catalogue interface {
 }
 
 // An Observer is told what happens to every call, in order for each call. It is called with the call's lock held: it
-// must not block and must not call back. The event is its own to keep.
+// must not block and must not call back. What a shared breaker does comes from elsewhere, when it stands in the store.
+// The event is its own to keep.
 type Observer interface{ Event(*wire.Event) }
 
 // An Executor runs calls. Make one with New, run it with Run; Call and Go may be used from any goroutine.
@@ -61,12 +69,15 @@ type Executor struct {
 	known   atomic.Int64
 	peers   peers
 	watch   watch
+	gates   *gates
 	replies wire.ReplyRule
+	room    *semaphore.Weighted // bytes of claim checks that are being fetched
 
 	mu      sync.Mutex
 	runs    map[string]*run // by turn id
 	closing bool
 	idle    chan struct{}  // closed when closing and no run is left
+	ready   chan struct{}  // closed when Run takes turns
 	fetches sync.WaitGroup // claim checks on their way
 }
 
@@ -95,14 +106,25 @@ func New(cfg Config) (*Executor, error) {
 	}
 	e := &Executor{
 		cfg: cfg, bus: cfg.Bus, cat: cfg.Registry, log: cfg.Logger,
-		runs: map[string]*run{}, idle: make(chan struct{}), replies: wire.NewReplyRule(cfg.Bus.Subjects()),
+		runs: map[string]*run{}, idle: make(chan struct{}), ready: make(chan struct{}), replies: wire.NewReplyRule(cfg.Bus.Subjects()),
+		room: semaphore.NewWeighted(4 * wire.MaxBlob),
 	}
 	e.watch.e = e
+	if b, ok := cfg.Breakers.(*kvstate.Bucket); ok && b == nil {
+		cfg.Breakers = nil // a bucket that could not be opened
+	}
+	e.gates = newGates(cfg.Breakers, cfg.Bus, cfg.Logger)
+	if o := cfg.Observer; o != nil {
+		e.gates.notice = o.Event
+	}
 	return e, nil
 }
 
 // ID is the executor's instance id.
 func (e *Executor) ID() string { return e.bus.ID() }
+
+// Ready is closed once turns that come over the bus reach Run. It never is where Run fails before that.
+func (e *Executor) Ready() <-chan struct{} { return e.ready }
 
 // InFlight is how many calls are under way.
 func (e *Executor) InFlight() int {
@@ -114,7 +136,8 @@ func (e *Executor) InFlight() int {
 // Call runs one call as a turn of its own and returns its one result. When ctx ends first, the call is cancelled and
 // the result says so, after at most the grace.
 func (e *Executor) Call(ctx context.Context, c tool.Call) tool.Result {
-	done := make(chan tool.Result, 1)
+	done := waits.Get().(chan tool.Result)
+	defer waits.Put(done) // empty again: one result goes through it
 	cancel := e.Go(Turn{Call: c}, func(r tool.Result) { done <- r })
 	select {
 	case r := <-done:
@@ -124,6 +147,9 @@ func (e *Executor) Call(ctx context.Context, c tool.Call) tool.Result {
 		return <-done
 	}
 }
+
+// waits are the channels of Call.
+var waits = sync.Pool{New: func() any { return make(chan tool.Result, 1) }}
 
 // A Turn is one call with the turn around it. The zero value of every field but Call works.
 type Turn struct {
@@ -212,6 +238,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 		close(e.idle)
 	}
 	e.mu.Unlock()
+	defer e.gates.shut()
 	defer e.fetches.Wait()
 	defer e.watch.stop()
 	select {

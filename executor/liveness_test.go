@@ -114,8 +114,8 @@ func TestLostAnswerIsNoticed(t *testing.T) {
 		subscribe(t, nc, "tb.v1.call.hold", func(m *nats.Msg) { say(m.Reply, "accept", "") })
 		r := st.exec.Call(context.Background(), tool.Call{Tool: "hold", Retry: &tool.RetryPolicy{MaxAttempts: new(1)}})
 		want(t, r, tool.Failed, fault.WorkerLost)
-		if pings != 3 {
-			t.Errorf("%d pings, want 3", pings)
+		if pings != 4 {
+			t.Errorf("%d pings, want 4: it is asked once more", pings)
 		}
 	})
 }

@@ -11,22 +11,34 @@ import (
 	"github.com/toolbus/toolbus/registry"
 )
 
-// peers are the workers as this executor sees them: what it has out at each, and how each has been doing.
+// peers are the workers as this executor sees them: what it has out at each, and how each has been doing. One that is
+// only known because a frame named it is forgotten with its last call: a worker may name whom it likes. One that the
+// catalogue has, or had, is forgotten when it was not looked at for a while.
 type peers struct {
-	byID sync.Map // worker id → *peer
+	byID   sync.Map // worker id → *peer
+	n      atomic.Int64
+	pruned atomic.Int64 // when, in Unix nanoseconds
 }
+
+const (
+	maxPeers = 20_000      // beyond it those that hold nothing are forgotten at once
+	peerTTL  = time.Minute // longer than any worker is shunned
+)
 
 // A peer is one worker instance.
 type peer struct {
 	id   string
+	all  *peers
 	out  atomic.Int64 // our calls that it holds
 	load atomic.Int64 // calls of others that it holds, as far as its heartbeats tell
 	beat atomic.Int64 // when the heartbeat that load is from came
 
 	failures atomic.Int64 // in a row
 	shunned  atomic.Int64 // until when, in Unix nanoseconds
+	listed   atomic.Int64 // when the catalogue last had it, about, in Unix nanoseconds; 0 means never
 
 	mu       sync.Mutex
+	dropped  bool // no longer in peers: it takes no attempts
 	attempts map[*attempt]struct{}
 	ping     ping // the watch's
 }
@@ -35,21 +47,69 @@ func (ps *peers) get(id string) *peer {
 	if v, ok := ps.byID.Load(id); ok {
 		return v.(*peer)
 	}
-	v, _ := ps.byID.LoadOrStore(id, &peer{id: id, attempts: map[*attempt]struct{}{}})
+	if ps.n.Load() >= maxPeers {
+		ps.prune(time.Now())
+	}
+	v, there := ps.byID.LoadOrStore(id, &peer{id: id, all: ps, attempts: map[*attempt]struct{}{}})
+	if !there {
+		ps.n.Add(1)
+	}
 	return v.(*peer)
 }
 
-func (p *peer) hold(a *attempt) {
-	p.out.Add(1)
+// prune forgets every peer that holds nothing, once a second at most.
+func (ps *peers) prune(now time.Time) {
+	last := ps.pruned.Load()
+	if now.UnixNano()-last < int64(time.Second) || !ps.pruned.CompareAndSwap(last, now.UnixNano()) {
+		return
+	}
+	ps.byID.Range(func(_, v any) bool {
+		p := v.(*peer)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.attempts) == 0 {
+			p.drop()
+		}
+		return true
+	})
+}
+
+// drop forgets a peer that holds nothing. p.mu is held.
+func (p *peer) drop() {
+	if p.dropped {
+		return
+	}
+	p.dropped = true
+	if p.ping.open {
+		p.ping.ticket.Close()
+	}
+	p.ping = ping{}
+	p.all.byID.Delete(p.id)
+	p.all.n.Add(-1)
+}
+
+// stale says that the catalogue has not had it for a while, or never had.
+func (p *peer) stale(now time.Time) bool { return now.UnixNano()-p.listed.Load() > int64(peerTTL) }
+
+// hold is false where the peer was dropped meanwhile: then there is another of that name to get.
+func (p *peer) hold(a *attempt) bool {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropped {
+		return false
+	}
+	p.out.Add(1)
 	p.attempts[a] = struct{}{}
-	p.mu.Unlock()
+	return true
 }
 
 func (p *peer) release(a *attempt) {
 	p.mu.Lock()
 	_, held := p.attempts[a]
 	delete(p.attempts, a)
+	if held && len(p.attempts) == 0 && p.listed.Load() == 0 {
+		p.drop()
+	}
 	p.mu.Unlock()
 	if held {
 		p.out.Add(-1)
@@ -82,6 +142,9 @@ func (ps *peers) pick(now time.Time, of []*registry.Instance, not []*peer) *peer
 	for i := range looked {
 		in := of[(from+i)%len(of)]
 		p := ps.get(in.ID)
+		if at-p.listed.Load() > int64(peerTTL/4) {
+			p.listed.Store(at)
+		}
 		if slices.Contains(not, p) {
 			continue
 		}

@@ -21,6 +21,10 @@ func (a *attempt) Receive(f bus.Frame) {
 		a.nobody(now)
 		return
 	}
+	if f.Refused != nil {
+		a.tell(now, bus.Frame{Kind: wire.ErrorFrame}, turn.Event{Kind: turn.Failed, Fault: f.Refused})
+		return
+	}
 	if ref := wire.Get(f.Header, wire.HeaderCall); ref != "" && ref != a.ref {
 		a.run.e.log.Warn("a frame was dropped: it names another call than its subject", "tool", a.run.call.Tool, "call", a.ref, "names", fault.Truncate(ref, 80))
 		return
@@ -29,9 +33,9 @@ func (a *attempt) Receive(f bus.Frame) {
 	case wire.Result, "":
 		a.result(now, f)
 	case wire.ErrorFrame:
-		a.tell(now, f, turn.Event{Kind: turn.Failed, Fault: wire.DecodeFault(f.Header, f.Data)})
+		a.reports(now, f, wire.DecodeFault(f.Header, f.Data))
 	case wire.Stopped:
-		a.tell(now, f, turn.Event{Kind: turn.Failed, Fault: stopped(wire.DecodeFault(f.Header, f.Data))})
+		a.reports(now, f, stopped(wire.DecodeFault(f.Header, f.Data)))
 	case wire.Nack:
 		a.refused(now, wire.DecodeFault(f.Header, f.Data))
 	case wire.Accept:
@@ -41,6 +45,15 @@ func (a *attempt) Receive(f bus.Frame) {
 	case wire.Partial:
 		a.piece(now, f)
 	}
+}
+
+// reports is the worker's own word that the attempt failed.
+func (a *attempt) reports(now time.Time, f bus.Frame, flt *fault.Fault) {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.reported = true
+	a.told(now, f, turn.Event{Kind: turn.Failed, Fault: flt})
 }
 
 // tell brings an event to the turn; f says who spoke.
@@ -124,6 +137,10 @@ func (e *Executor) fetch(check string) ([]byte, *fault.Fault) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
 	defer cancel()
+	if err := e.room.Acquire(ctx, ref.Size); err != nil {
+		return nil, fault.New(fault.Overloaded, "a claim check of %d bytes was not fetched: too many others were, at once", ref.Size)
+	}
+	defer e.room.Release(ref.Size)
 	return e.bus.GetBlob(ctx, ref)
 }
 
@@ -158,9 +175,10 @@ func (a *attempt) progress(now time.Time, f bus.Frame) {
 	if r.now != a {
 		return
 	}
-	if r.observed() {
+	if r.observed() && len(f.Data) <= maxProgress && a.news.let(now) {
 		var p wire.ProgressRecord
 		if err := wire.Decode(f.Data, &p); err == nil {
+			p.Message = fault.Truncate(p.Message, maxProgressText)
 			r.emit(now, &wire.Event{Type: wire.ProgressEvent, Attempt: a.n, Worker: wire.Get(f.Header, wire.HeaderWorker), Progress: &p})
 		}
 	}
@@ -171,7 +189,16 @@ func (a *attempt) piece(now time.Time, f bus.Frame) {
 	r := a.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now != a || !json.Valid(f.Data) {
+	if r.now != a {
+		return
+	}
+	if a.pieces += len(f.Data) + frameCost; a.pieces > maxPieces {
+		r.stop()
+		a.told(now, f, turn.Event{Kind: turn.Failed, Fault: fault.New(fault.InvalidResult,
+			"the worker sent more than %d MiB in pieces: send a result of that size as one, by claim check", maxPieces>>20)})
+		return
+	}
+	if !json.Valid(f.Data) {
 		return
 	}
 	if r.observed() {
@@ -179,6 +206,29 @@ func (a *attempt) piece(now time.Time, f bus.Frame) {
 		r.emit(now, &wire.Event{Type: wire.PartialEvent, Attempt: a.n, Piece: f.Data, PieceSeq: n})
 	}
 	a.told(now, f, turn.Event{Kind: turn.Pieced, Value: f.Data})
+}
+
+// What one attempt may tell before its end. A worker that goes on is cut off, or not listened to.
+const (
+	maxPieces       = wire.MaxBlob // bytes of pieces, with
+	frameCost       = 256          // bytes that each counts for on top: an endless stream of empty ones ends too
+	maxProgress     = 64 << 10     // bytes of one progress frame that is shown to observers
+	maxProgressText = 8 << 10
+	newsBurst       = 100 // progress frames that are shown at once, and in a second
+)
+
+// news says which progress frames are shown to observers: a worker that sends more is still alive, and no more is said.
+type news struct {
+	since time.Time
+	n     int
+}
+
+func (w *news) let(now time.Time) bool {
+	if now.Sub(w.since) >= time.Second {
+		w.since, w.n = now, 0
+	}
+	w.n++
+	return w.n <= newsBurst
 }
 
 // refused is a nack: the worker did not and will not run it, so another may.
@@ -211,6 +261,7 @@ func (a *attempt) nobody(now time.Time) {
 	if r.ready.compiled == nil && r.e.cat.Tool(r.call.Tool) == nil {
 		f = fault.New(fault.ToolNotFound, "there is no tool named %s", r.call.Tool)
 		r.suggest(f)
+		r.e.forget(r.state)
 	}
 	r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
 }
@@ -232,6 +283,10 @@ func (a *attempt) bounce(now time.Time, f *fault.Fault) {
 		a.tried = append(a.tried, from)
 	}
 	if len(a.tried) > 0 && !r.e.peers.other(now, r.workers(), a.tried) {
+		if f.Kind == fault.Overloaded && a.waits < maxWaits {
+			a.wait()
+			return
+		}
 		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
 		return
 	}
@@ -242,6 +297,29 @@ func (a *attempt) bounce(now time.Time, f *fault.Fault) {
 	}
 }
 
+// maxWaits is how often all workers may be full before that fails the attempt: after 1, 2, 4, 8, 16 and 32 ms.
+const maxWaits = 6
+
+// wait asks one of the workers again in a moment: all of them are full, and places come free all the time. It is long
+// before a retry would be due, and it is none, for nothing ran.
+func (a *attempt) wait() {
+	a.ticket.Close()
+	a.peer, a.direct, a.bounces = nil, false, 0
+	d := time.Millisecond << a.waits
+	a.waits++
+	time.AfterFunc(d, func() {
+		r, now := a.run, time.Now()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.now != a || r.turn.Stopping() {
+			return
+		}
+		if f := r.publish(now, a, nil); f != nil {
+			r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+		}
+	})
+}
+
 // lost is the watch's word that the worker of this attempt is gone or hangs.
 func (a *attempt) lost(now time.Time, why string) {
 	r := a.run
@@ -250,5 +328,9 @@ func (a *attempt) lost(now time.Time, why string) {
 	if r.now != a {
 		return
 	}
-	r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: fault.New(fault.WorkerLost, "%s", why)})
+	ev := turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: fault.New(fault.WorkerLost, "%s", why)}
+	if a.peer != nil {
+		ev.Worker = a.peer.id // it may have died before its first word
+	}
+	r.apply(now, ev)
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"strconv"
 	"sync"
@@ -37,8 +38,10 @@ type run struct {
 	timer  *time.Timer
 	now    *attempt // the attempt that is out; nil between attempts
 	blob   string   // the claim check of arguments that do not fit a message
-	permit breaker.Permit
-	asked  bool // permit is to be reported
+	gate   *gate
+	pass   pass
+	asked  bool // pass is to be reported
+	failed bool // a failure of this call was reported
 	seq    int64
 	over   bool
 }
@@ -51,13 +54,21 @@ type attempt struct {
 	sent   time.Time
 	ticket bus.Ticket
 
-	peer      *peer       // who has it; nil where nobody said yet
-	direct    bool        // sent to that worker by choice
-	heard     atomic.Bool // a frame came
-	bounces   int         // refusals so far
-	tried     []*peer     // who refused it
-	timeoutMs string
+	peer     *peer       // who has it; nil where nobody said yet
+	direct   bool        // sent to that worker by choice
+	heard    atomic.Bool // a frame came
+	denied   atomic.Bool // the worker, asked about it, did not know it
+	bounces  int         // refusals so far
+	tried    []*peer     // who refused it
+	waits    int         // how often all workers were full
+	reported bool        // the worker itself said how it ended
+	pieces   int         // bytes of the pieces that came
+	news     news
+	head     [2]string // what its headers Tb-Call and Tb-Timeout-Ms say
 }
+
+// maxWait bounds how long a tool may ask all executors to wait.
+const maxWait = time.Hour
 
 // maxBounces is how many workers may refuse one attempt before the refusal counts as its failure.
 const maxBounces = 8
@@ -77,7 +88,10 @@ func (r *run) start(now time.Time, deadline time.Duration) {
 		r.call.Args = []byte("{}")
 	}
 	r.state, r.ready = r.e.tool(r.call.Tool, r.e.cat.Tool(r.call.Tool))
-	r.emit(now, &wire.Event{Type: wire.TurnStarted, Executor: r.e.ID()})
+	r.gate = r.e.gates.gate(keyOf(r.call.Tool, r.call.BreakerKey), r.ready.breaker)
+	if r.observed() { // an event is made only where somebody looks
+		r.emit(now, &wire.Event{Type: wire.TurnStarted, Executor: r.e.ID()})
+	}
 	if f := r.check(); f != nil {
 		r.refuse(now, f)
 		return
@@ -210,17 +224,57 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 	if do.Attempt > 1 && !r.state.budget.Withdraw(now) {
 		return fault.New(fault.Overloaded, retry.BudgetSpent)
 	}
-	permit, ok := r.state.cell.Admit(now)
-	if !ok {
-		return r.circuitOpen(now)
+	a := &attempt{run: r, n: do.Attempt, sent: now,
+		ref: wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String()}
+	a.limit(do.Timeout)
+	r.now = a
+	p, answer := r.gate.admit(now)
+	switch {
+	case answer == breaker.Pass:
+		return r.launch(now, a, p)
+	case answer == breaker.Ask && r.gate.ask(now, a.let):
+		return nil
 	}
-	r.permit, r.asked = permit, true
-	if tr, changed := permit.Transition(); changed {
+	return r.circuitOpen(now)
+}
+
+// limit is what the worker is told of the time it has.
+func (a *attempt) limit(d time.Duration) {
+	a.head = [2]string{a.ref, strconv.FormatInt(max(d.Milliseconds(), 1), 10)}
+}
+
+// let is the answer to an attempt that asked to be let through as a probe. It says whether the attempt goes.
+func (a *attempt) let(p pass, ok bool) bool {
+	r := a.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || r.now != a {
+		return false
+	}
+	now := time.Now()
+	if p.probe != "" && !p.until.After(now) {
+		ok = false // we were held up for so long that another may be the probe by now
+	}
+	f := r.circuitOpen(now)
+	if ok {
+		if left := p.until.Sub(now) - r.e.cfg.Grace; p.probe != "" && left < r.turn.Left(now) {
+			a.limit(left) // a probe ends before its lease does
+			r.apply(now, turn.Event{Kind: turn.Limited, Attempt: a.n, Timeout: left})
+		}
+		f = r.launch(now, a, p)
+	}
+	if f != nil {
+		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+	}
+	return ok // what was let through is reported, whatever became of it
+}
+
+// launch sends an attempt that was let through.
+func (r *run) launch(now time.Time, a *attempt, p pass) *fault.Fault {
+	r.pass, r.asked = p, true
+	if tr, changed := p.local.Transition(); changed {
 		r.changed(now, tr)
 	}
-	a := &attempt{run: r, n: do.Attempt, sent: now,
-		ref: wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String(), timeoutMs: strconv.FormatInt(max(do.Timeout.Milliseconds(), 1), 10)}
-	r.now = a
 	if len(r.call.Args) > r.e.bus.Inline() && r.blob == "" {
 		r.e.store(a, r.call.Args)
 		return nil
@@ -228,10 +282,20 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 	return r.publish(now, a, nil)
 }
 
+// circuitOpen is the fault of an attempt that was not let through.
 func (r *run) circuitOpen(now time.Time) *fault.Fault {
-	v := r.state.cell.View(now)
-	f := fault.New(fault.CircuitOpen, "the circuit breaker of %s is %s after %s; it lets a call try again in %v",
-		r.call.Tool, v.State, v.Reason, v.RetryIn.Round(time.Millisecond))
+	v := r.gate.view(now)
+	kind, state := fault.CircuitOpen, v.State.String()
+	f := fault.New(kind, "the circuit breaker of %s is %s (%s)", r.call.Tool, state, v.Reason)
+	switch {
+	case v.State == breaker.Closed && v.RetryIn > 0:
+		f = fault.New(fault.RateLimited, "%s is not called: %s", r.call.Tool, v.Reason)
+	case v.State == breaker.HalfOpen:
+		f = fault.New(kind, "the circuit breaker of %s is half-open, and another call is its probe", r.call.Tool)
+	}
+	if v.RetryIn > 0 {
+		f.Message += fmt.Sprintf("; a call may try again in %v", v.RetryIn.Round(time.Millisecond))
+	}
 	f.RetryAfterMs = v.RetryIn.Milliseconds()
 	return f
 }
@@ -244,7 +308,7 @@ func (r *run) publish(now time.Time, a *attempt, tried []*peer) *fault.Fault {
 		h[wire.HeaderBlob], body = []string{r.blob}, nil
 	}
 	a.ticket = r.e.bus.Open(r.call.Tool, a)
-	subject := r.e.bus.Subjects().Call(r.call.Tool)
+	subject := r.state.subject
 	if p := r.e.peers.pick(now, r.workers(), tried); p != nil {
 		subject, a.direct = r.e.bus.Subjects().To(p.id), true
 		h[wire.HeaderTool] = []string{r.call.Tool}
@@ -275,8 +339,8 @@ func (r *run) workers() []*registry.Instance {
 // head is the headers of an attempt: two on a plain call.
 func (r *run) head(a *attempt) wire.Header {
 	h := make(wire.Header, 4+len(r.header))
-	h[wire.HeaderCall] = []string{a.ref}
-	h[wire.HeaderTimeout] = []string{a.timeoutMs}
+	h[wire.HeaderCall] = a.head[:1:1]
+	h[wire.HeaderTimeout] = a.head[1:]
 	if r.call.Key != "" {
 		h[wire.HeaderKey] = []string{r.call.Key}
 	}
@@ -291,8 +355,10 @@ func (r *run) head(a *attempt) wire.Header {
 
 // hold puts the attempt on a worker's account, and under the watch.
 func (r *run) hold(a *attempt, p *peer) {
+	for !p.hold(a) {
+		p = r.e.peers.get(p.id)
+	}
 	a.peer = p
-	p.hold(a)
 	r.e.watch.need()
 }
 
@@ -325,24 +391,28 @@ func (r *run) stop() {
 
 // errored carries out turn.Errored: the attempt is over, and the breaker and the journal are told.
 func (r *run) errored(now time.Time, do *turn.Effect) {
+	rep := breaker.Report{Inferred: true}
+	if do.Verdict.Breaker {
+		rep.Outcome = breaker.Failure
+	}
+	if do.Fault.Kind == fault.RateLimited {
+		rep.Wait = min(do.Fault.RetryAfter(), maxWait)
+	}
 	if a := r.now; a != nil {
-		if a.peer != nil {
+		rep.Inferred, rep.Took = !a.reported, now.Sub(a.sent)
+		if a.peer != nil && a.direct { // who was not chosen may have given another's name
 			a.peer.ended(now, do.Fault.Kind)
 		}
 		r.release(a)
 		r.now = nil
 	}
-	outcome := breaker.Neutral
-	if do.Verdict.Breaker {
-		outcome = breaker.Failure
-	}
-	r.report(now, outcome)
+	r.report(now, rep)
 	if !r.observed() {
 		return
 	}
 	r.emit(now, &wire.Event{
 		Type: wire.ToolError, Attempt: do.Attempt, Worker: do.Fault.Worker, Error: do.Fault,
-		Classification: string(do.Verdict.Class), BreakerState: r.state.cell.View(now).State.String(),
+		Classification: string(do.Verdict.Class), BreakerState: r.gate.view(now).State.String(),
 		RetryCount: do.Attempt - 1, Decision: string(do.Decision.Action), Because: do.Decision.Because,
 		DelayMs: float64(do.Decision.After.Microseconds()) / 1000,
 	})
@@ -354,13 +424,19 @@ func (r *run) errored(now time.Time, do *turn.Effect) {
 	}
 }
 
-// report tells the breaker how the admitted attempt ended.
-func (r *run) report(now time.Time, o breaker.Outcome) {
+// report tells the breaker how the attempt ended that was let through.
+func (r *run) report(now time.Time, rep breaker.Report) {
 	if !r.asked {
 		return
 	}
 	r.asked = false
-	if tr, changed := r.state.cell.Report(now, r.permit, o); changed {
+	if rep.Outcome == breaker.Failure {
+		if r.failed && r.gate.policy.Load().Distinct {
+			rep.Outcome = breaker.Neutral
+		}
+		r.failed = true
+	}
+	if tr, changed := r.gate.report(now, r.pass, rep, r.id); changed {
 		r.changed(now, tr)
 	}
 }
@@ -380,18 +456,19 @@ func (r *run) finish(now time.Time, res *tool.Result) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
+	rep := breaker.Report{}
+	if res.Status == tool.Success {
+		rep.Outcome = breaker.Success
+	}
 	if a := r.now; a != nil {
-		if res.Status == tool.Success && a.peer != nil {
+		rep.Took = now.Sub(a.sent)
+		if res.Status == tool.Success && a.peer != nil && a.direct {
 			a.peer.ended(now, "")
 		}
 		r.release(a)
 		r.now = nil
 	}
-	if res.Status == tool.Success {
-		r.report(now, breaker.Success)
-	} else {
-		r.report(now, breaker.Neutral)
-	}
+	r.report(now, rep)
 	if r.observed() {
 		r.emit(now, &wire.Event{Type: wire.CallSettled, Result: res})
 		r.emit(now, &wire.Event{Type: wire.TurnEnded, Outcome: &wire.Outcome{

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // Run serves turns from the bus until ctx ends, and then lets those under way end within drain (zero means 30 s). It
-// returns nil after a clean drain.
+// returns nil after a clean drain. It can be called once.
 func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
 	s := e.bus.Subjects()
 	turns, err := e.bus.Subscribe(s.TurnRun(), wire.ExecutorQueue, e.take)
@@ -25,7 +26,17 @@ func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("executor: listen for cancels: %w", err)
 	}
-	<-ctx.Done()
+	sharing, part := context.WithCancel(context.WithoutCancel(ctx))
+	shared := make(chan error, 1)
+	go func() { shared <- e.gates.run(sharing) }()
+	defer func() { part(); <-shared }() // breakers are shared until the last call has ended
+	close(e.ready)
+	select {
+	case <-ctx.Done():
+	case err := <-shared:
+		shared <- nil
+		return fmt.Errorf("executor: share breakers: %w", err)
+	}
 	if drain <= 0 {
 		drain = 30 * time.Second
 	}
@@ -94,11 +105,14 @@ func (e *Executor) begin(s *stream, h wire.Header, data []byte) {
 	}, s.settled)
 }
 
-// trace is the trace headers of h, to be handed on to the worker.
+// trace is the trace headers of h, to be handed on to the worker. Without a traceparent that is one, there are none.
 func trace(h wire.Header) wire.Header {
+	if !isTraceparent(wire.Get(h, wire.HeaderTraceparent)) {
+		return nil
+	}
 	var out wire.Header
 	for _, k := range []string{wire.HeaderTraceparent, wire.HeaderTracestate, wire.HeaderBaggage} {
-		if v := wire.Get(h, k); v != "" && len(v) <= 512 {
+		if v := wire.Get(h, k); v != "" && len(v) <= 512 && isPrintable(v) {
 			if out == nil {
 				out = wire.Header{}
 			}
@@ -106,6 +120,20 @@ func trace(h wire.Header) wire.Header {
 		}
 	}
 	return out
+}
+
+// isTraceparent reports whether s is a W3C traceparent: version, trace, parent and flags in lower-case hex digits, the
+// two ids not all zero.
+func isTraceparent(s string) bool {
+	p := strings.SplitN(s, "-", 5)
+	return len(p) >= 4 && isHex(p[0], 2) && p[0] != "ff" && isHex(p[1], 32) && isHex(p[2], 16) && isHex(p[3], 2) &&
+		(len(p) == 4 || p[0] != "00") && strings.Trim(p[1], "0") != "" && strings.Trim(p[2], "0") != ""
+}
+
+func isHex(s string, n int) bool { return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" }
+
+func isPrintable(s string) bool {
+	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
 }
 
 // control is a message on a turn's control subject. Every executor hears it; the one that runs the turn acts.

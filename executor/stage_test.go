@@ -67,6 +67,12 @@ func (r *recorder) await(t testing.TB, kind string) *wire.Event {
 	}
 }
 
+func (r *recorder) all() []*wire.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*wire.Event(nil), r.events...)
+}
+
 func (r *recorder) types() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

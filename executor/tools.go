@@ -12,19 +12,20 @@ import (
 	"github.com/toolbus/toolbus/tool"
 )
 
-// A toolState is what this executor keeps of one tool: its breaker, its retry budget, and its manifest made ready. The
-// breaker and the budget outlive changes of the manifest.
+// A toolState is what this executor keeps of one tool: its retry budget, and its manifest made ready. The budget
+// outlives changes of the manifest.
 type toolState struct {
-	name   string
-	cell   *breaker.Cell
-	budget *retry.Budget
-	ready  atomic.Pointer[ready]
+	name    string
+	subject string // of the queue group
+	budget  *retry.Budget
+	ready   atomic.Pointer[ready]
 }
 
 // ready is a manifest worked out once. It is immutable.
 type ready struct {
 	compiled  *tool.Compiled // nil: a tool without a manifest, a plain worker
 	policy    retry.Policy
+	breaker   *breaker.Policy
 	overrides fault.Overrides
 	effect    tool.Effect
 	keeps     bool
@@ -39,7 +40,7 @@ const maxTools = 20_000
 func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) {
 	v, ok := e.tools.Load(name)
 	if !ok {
-		s := &toolState{name: name, cell: breaker.New(*e.cfg.Breaker), budget: retry.NewBudget()}
+		s := &toolState{name: name, subject: e.bus.Subjects().Call(name), budget: retry.NewBudget()}
 		if e.known.Load() >= maxTools {
 			v = s
 		} else if v, ok = e.tools.LoadOrStore(name, s); !ok {
@@ -55,29 +56,36 @@ func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) 
 	if rd == nil || rd.compiled != c {
 		rd = e.prepare(c)
 		s.ready.Store(rd)
-		s.cell.SetPolicy(e.breakerPolicy(c, rd.timeout))
 	}
 	return s, rd
 }
 
+// forget drops the state of a tool that is none, so that made-up names do not fill the house.
+func (e *Executor) forget(s *toolState) {
+	if e.tools.CompareAndDelete(s.name, s) {
+		e.known.Add(-1)
+	}
+}
+
 func (e *Executor) prepare(c *tool.Compiled) *ready {
 	if c == nil {
-		return &ready{policy: *e.cfg.Retry, timeout: tool.DefaultTimeout}
+		return &ready{policy: *e.cfg.Retry, timeout: tool.DefaultTimeout, breaker: e.breakerPolicy(nil, tool.DefaultTimeout)}
 	}
 	m := &c.Manifest
 	return &ready{
 		compiled: c, policy: retry.Merge(*e.cfg.Retry, m.Retry), overrides: c.Overrides(),
 		effect: m.Effect, keeps: m.KeepsKeys,
+		breaker: e.breakerPolicy(c, m.Timeout()),
 		timeout: m.Timeout(), idle: time.Duration(m.IdleTimeoutMs) * time.Millisecond,
 	}
 }
 
 // breakerPolicy is the policy of a tool's breaker. A probe is given up on only after its own timeout, however long.
-func (e *Executor) breakerPolicy(c *tool.Compiled, timeout time.Duration) breaker.Policy {
+func (e *Executor) breakerPolicy(c *tool.Compiled, timeout time.Duration) *breaker.Policy {
 	p := *e.cfg.Breaker
 	p.ProbeLease = max(p.ProbeLease, timeout+2*e.cfg.Grace)
 	if c == nil || c.Manifest.Breaker == nil {
-		return p
+		return &p
 	}
 	b := c.Manifest.Breaker
 	if b.FailureThreshold != nil {
@@ -89,7 +97,7 @@ func (e *Executor) breakerPolicy(c *tool.Compiled, timeout time.Duration) breake
 	if b.TimeoutMs != nil {
 		p.OpenFor = time.Duration(*b.TimeoutMs) * time.Millisecond
 	}
-	return p
+	return &p
 }
 
 func plural(n int, what string) string {

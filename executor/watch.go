@@ -85,11 +85,14 @@ func (p *peer) check(now time.Time, e *Executor) (busy bool) {
 			p.ping.ticket.Close()
 		}
 		p.ping = ping{}
+		if p.stale(now) {
+			p.drop()
+		}
 		p.mu.Unlock()
 		return false
 	}
 	of, oldest := p.suspect()
-	every := time.Duration(wire.PingEvery)
+	every := wire.PingEvery
 	if p.ping.empty > 0 {
 		every = tick // ask again soon: a subscription may not have reached every server yet
 	}
@@ -116,17 +119,28 @@ func (p *peer) check(now time.Time, e *Executor) (busy bool) {
 	return true
 }
 
-// suspect is the attempt to ask about, and when the oldest was sent: one of which nothing was heard, or any, by turns.
+// suspect is the attempt to ask about, and when the oldest was sent: one that the worker did not know when it was asked
+// before, else one of which nothing was heard, else any, by turns.
 func (p *peer) suspect() (of *attempt, oldest time.Time) {
 	for a := range p.attempts { // in random order
 		if oldest.IsZero() || a.sent.Before(oldest) {
 			oldest = a.sent
 		}
-		if of == nil || (of.heard.Load() && !a.heard.Load()) {
+		if of == nil || a.doubt() > of.doubt() {
 			of = a
 		}
 	}
 	return of, oldest
+}
+
+func (a *attempt) doubt() int {
+	switch {
+	case a.denied.Load():
+		return 2
+	case !a.heard.Load():
+		return 1
+	}
+	return 0
 }
 
 // lose ends every attempt that the worker holds.
@@ -153,13 +167,21 @@ type pong struct {
 // Receive is called by the connection's reader.
 func (g *pong) Receive(f bus.Frame) {
 	p, now := g.p, time.Now()
+	if f.Refused != nil {
+		f.NoResponders = false // we may not ask, so there is no verdict: it counts as an answer that says nothing
+	}
 	p.mu.Lock()
 	p.ping.ticket.Close()
 	p.ping.open = false
 	if !f.NoResponders {
+		denied := f.Kind == wire.Pong && wire.Get(f.Header, wire.HeaderRunning) == "0"
+		again := g.of.denied.Swap(denied)
 		p.ping.missed, p.ping.empty = 0, 0
+		if denied && !again {
+			p.ping.sent = time.Time{} // its answer may be on its way: ask once more at the next tick
+		}
 		p.mu.Unlock()
-		if f.Kind == wire.Pong && wire.Get(f.Header, wire.HeaderRunning) == "0" {
+		if denied && again {
 			g.of.lost(now, "worker "+p.id+" does not know the call: the request or its answer was lost on the way")
 		}
 		return

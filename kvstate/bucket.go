@@ -1,6 +1,7 @@
 package kvstate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ type Config struct {
 	// Bucket is its name: letters, digits, dash and underscore. Deployments that share a server need different ones.
 	Bucket string
 
-	// Replicas is on how many servers it is kept. Zero means one.
+	// Replicas is on how many servers it is kept. Zero means what the connection says: see bus.Conn.Replicas.
 	Replicas int
 
 	// MaxBytes bounds the bucket; a write that does not fit is refused. Zero means 64 MiB.
@@ -72,11 +73,12 @@ func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
 	defer cancel()
+	ctx, ended := b.guard(ctx)
 	info, err := b.info(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		info, err = b.create(ctx, cfg)
 	}
-	if err != nil {
+	if err = ended(err); err != nil {
 		return nil, b.fail("open", "", err)
 	}
 	if err := b.check(info.Config); err != nil {
@@ -104,7 +106,7 @@ func (b *Bucket) create(ctx context.Context, cfg Config) (*jetstream.StreamInfo,
 		Description:  "Toolbus",
 		History:      1,
 		Storage:      jetstream.FileStorage, // memory lost 18 % under single kills, at three replicas
-		Replicas:     cfg.Replicas,
+		Replicas:     cmp.Or(cfg.Replicas, b.bus.Replicas()),
 		MaxBytes:     cfg.MaxBytes,
 		MaxValueSize: int32(min(cfg.MaxValue, 64<<20)),
 		RePublish:    &jetstream.RePublish{Source: b.store + ">", Destination: b.feed + ">"},
@@ -191,11 +193,18 @@ func (b *Bucket) write(ctx context.Context, doing, key string, value []byte, h n
 	for k, v := range h {
 		msg.Header[k] = v
 	}
+	ctx, ended := b.guard(ctx)
 	ack, err := b.bus.JetStream().PublishMsg(ctx, msg, opts...)
-	if err != nil {
+	if err = ended(err); err != nil {
 		return 0, b.fail(doing, key, err)
 	}
 	return ack.Sequence, nil
+}
+
+// guard has a subject that the server refuses end ctx, which would else wait for an answer in vain: see bus.Conn.Guard.
+func (b *Bucket) guard(ctx context.Context) (context.Context, func(error) error) {
+	api := strings.TrimSuffix(b.api(""), ".KV_"+b.name)
+	return b.bus.Guard(ctx, b.store, api)
 }
 
 // deleted says whether a message of the stream took its key away: by Delete, or because the server did (a marker).

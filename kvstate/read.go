@@ -46,8 +46,9 @@ func (b *Bucket) last(ctx context.Context, key string) (e Entry, gone bool, err 
 	if err != nil {
 		return e, false, err
 	}
+	ctx, ended := b.guard(ctx)
 	msg, err := b.bus.NATS().RequestWithContext(ctx, b.api("STREAM.MSG.GET"), req)
-	if err != nil {
+	if err = ended(err); err != nil {
 		return e, false, err
 	}
 	var resp struct {
@@ -78,12 +79,13 @@ func (b *Bucket) last(ctx context.Context, key string) (e Entry, gone bool, err 
 // All reads every key, sorted, from whichever replica answers: so some may be as old as that replica is behind.
 func (b *Bucket) All(ctx context.Context) ([]Entry, error) {
 	var all []Entry
+	ctx, ended := b.guard(ctx)
 	err := b.snapshot(ctx, func(e Entry, gone bool) {
 		if !gone {
 			all = append(all, e)
 		}
 	})
-	if err != nil {
+	if err = ended(err); err != nil {
 		return nil, b.fail("read", "", err)
 	}
 	slices.SortStableFunc(all, func(a, b Entry) int {

@@ -23,12 +23,12 @@ func TestTake(t *testing.T) {
 		{"never seen before", []msg{{7, 5}}, "[7]", false},
 		{"no revision", []msg{{0, 0}}, "[]", false},
 	} {
-		var told []uint64
+		var revs []uint64
 		w := &follower{
 			bucket: &Bucket{store: "$KV.b."},
-			tell:   func(u Update) { told = append(told, u.Revision) },
+			tell:   func(u Update) { revs = append(revs, u.Revision) },
 			kick:   make(chan struct{}, 1),
-			known:  map[string]uint64{},
+			known:  map[string]told{},
 		}
 		for _, m := range test.feed {
 			w.take(&nats.Msg{Header: nats.Header{
@@ -37,8 +37,8 @@ func TestTake(t *testing.T) {
 				"Nats-Last-Sequence": {fmt.Sprint(m.prev)},
 			}})
 		}
-		if fmt.Sprint(told) != test.told || len(w.kick) == 1 != test.resync {
-			t.Errorf("%s: told %v, resync %v, want %s, %v", test.name, told, len(w.kick) == 1, test.told, test.resync)
+		if fmt.Sprint(revs) != test.told || len(w.kick) == 1 != test.resync {
+			t.Errorf("%s: told %v, resync %v, want %s, %v", test.name, revs, len(w.kick) == 1, test.told, test.resync)
 		}
 	}
 }

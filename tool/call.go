@@ -23,6 +23,10 @@ type Call struct {
 	// Key is the caller's idempotency key. Empty means <turn>/<call>.
 	Key string `json:"key,omitempty" msgpack:"key,omitempty"`
 
+	// BreakerKey names the part of the tool that the call is for (a tenant, a region), which has a circuit breaker of its
+	// own. Empty means the tool's.
+	BreakerKey string `json:"breaker_key,omitempty" msgpack:"breaker_key,omitempty"`
+
 	// Retry overrides the manifest's retry policy field by field. Nil overrides nothing.
 	Retry *RetryPolicy `json:"retry,omitempty" msgpack:"retry,omitempty"`
 }

@@ -28,6 +28,7 @@ type Schema struct {
 	lib     *jsonschema.Schema
 	parts   map[string]*jsonschema.Schema // by Location, to look up what a violation speaks of
 	trouble *trouble                      // nil unless a pattern of it backtracks
+	quick   *quick                        // nil where it has keywords that are not everyday
 
 	size      int  // subschemas, every reference followed
 	recursive bool // size does not say what it costs
@@ -86,6 +87,7 @@ func CompileSchema(raw json.RawMessage) (*Schema, error) {
 	if err := s.measure(); err != nil {
 		return nil, err
 	}
+	s.quick = quicken(lib)
 	return s, nil
 }
 
@@ -234,6 +236,9 @@ func (s *Schema) validate(v any, values int) []fault.Violation {
 			Expected: fmt.Sprintf("a value that the schema can check in %d steps", maxSteps),
 			Got:      "one that takes more",
 		}}
+	}
+	if s.quick != nil && s.quick.accepts(v) {
+		return nil
 	}
 	if s.trouble == nil {
 		return s.list(v)

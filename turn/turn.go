@@ -57,18 +57,20 @@ const (
 	Failed                          // the attempt failed, wherever that was noticed
 	Due                             // the time asked for by Wake has come
 	CancelCall                      // the caller wants no result any more
+	Limited                         // the attempt that is out has less time than the plan says
 )
 
 // An Event is what happened. Attempt says of which attempt it speaks; Due and CancelCall speak of none.
 type Event struct {
 	Kind    EventKind
 	Attempt int
-	Worker  string       // who answered, where it is known
-	Value   []byte       // of Succeeded and Pieced
-	Type    string       // content type of Value; "" is JSON
-	Fault   *fault.Fault // of Failed
-	Budget  bool         // of Failed and Due: the tool's retry budget has a retry left
-	Breaker string       // of Failed: the state of the tool's breaker, for the journal
+	Worker  string        // who answered, where it is known
+	Value   []byte        // of Succeeded and Pieced
+	Type    string        // content type of Value; "" is JSON
+	Fault   *fault.Fault  // of Failed
+	Budget  bool          // of Failed and Due: the tool's retry budget has a retry left
+	Timeout time.Duration // of Limited: what is left, from now
+	Breaker string        // of Failed: the state of the tool's breaker, for the journal
 }
 
 // An EffectKind says what to do.
@@ -113,7 +115,8 @@ type Turn struct {
 
 	attempt  int
 	sentAt   time.Time
-	heardAt  time.Time // the last sign of progress, for the idle limit
+	timeout  time.Duration // of this attempt
+	heardAt  time.Time     // the last sign of progress, for the idle limit
 	worker   string
 	wakeAt   time.Time // when the next attempt goes out, or the stop is given up
 	stopping *fault.Fault
@@ -130,13 +133,19 @@ type Turn struct {
 
 // Start begins the turn. The effects are valid until the next Step.
 func (t *Turn) Start(now time.Time, p Plan) []Effect {
-	*t = Turn{plan: p, began: now, out: make([]Effect, 0, 3)}
+	*t = Turn{plan: p, began: now, out: make([]Effect, 0, 2)}
 	t.send(now)
 	return t.out
 }
 
 // Attempt is the number of the attempt that is out or was out last.
 func (t *Turn) Attempt() int { return t.attempt }
+
+// Left is how much time the attempt that is out has left.
+func (t *Turn) Left(now time.Time) time.Duration { return t.sentAt.Add(t.timeout).Sub(now) }
+
+// Stopping says that the attempt that is out was told to stop: it must not be sent to anyone now.
+func (t *Turn) Stopping() bool { return t.state == stopping }
 
 // Worker is who has the attempt, where it is known.
 func (t *Turn) Worker() string { return t.worker }
@@ -165,6 +174,9 @@ func (t *Turn) Step(now time.Time, ev Event) []Effect {
 	switch ev.Kind {
 	case Pieced:
 		t.keep(ev.Value)
+	case Limited:
+		t.timeout = min(t.timeout, now.Sub(t.sentAt)+ev.Timeout)
+		t.wake(t.nextLimit())
 	case Succeeded:
 		t.succeed(now, ev)
 	case Failed:
@@ -175,7 +187,7 @@ func (t *Turn) Step(now time.Time, ev Event) []Effect {
 
 func (t *Turn) send(now time.Time) {
 	t.attempt++
-	t.state, t.sentAt, t.heardAt, t.worker = running, now, now, ""
+	t.state, t.sentAt, t.heardAt, t.worker, t.timeout = running, now, now, "", t.plan.Timeout
 	t.pieces, t.piecesSize = nil, 0
 	t.out = append(t.out, Effect{Kind: Send, Attempt: t.attempt, Timeout: t.plan.Timeout})
 	t.wake(t.nextLimit())
@@ -183,7 +195,7 @@ func (t *Turn) send(now time.Time) {
 
 // nextLimit is when the running attempt or the turn has had its time.
 func (t *Turn) nextLimit() time.Time {
-	at := t.sentAt.Add(t.plan.Timeout)
+	at := t.sentAt.Add(t.timeout)
 	if idle := t.heardAt.Add(t.plan.Idle); t.plan.Idle > 0 && idle.Before(at) {
 		at = idle
 	}
@@ -221,8 +233,8 @@ func (t *Turn) due(now time.Time, ev Event) {
 
 // timedOut stops an attempt that used up its time. Its end comes as its confirmation, or after the grace.
 func (t *Turn) timedOut(now time.Time) {
-	f := fault.New(fault.Timeout, "%s did not answer within %v", t.plan.Tool, t.plan.Timeout)
-	if now.Before(t.sentAt.Add(t.plan.Timeout)) {
+	f := fault.New(fault.Timeout, "%s did not answer within %v", t.plan.Tool, t.timeout)
+	if now.Before(t.sentAt.Add(t.timeout)) {
 		f = fault.New(fault.Timeout, "%s showed no progress for %v", t.plan.Tool, t.plan.Idle)
 	}
 	if len(t.pieces) > 0 {

@@ -34,6 +34,9 @@ func parse(tool string, h wire.Header, data []byte) (request, *fault.Fault) {
 	}
 	q.header = wire.Inbound(h) // a handler that passes its headers on must not be talked into a Nats-Rollup
 
+	if err := wire.CheckHeader(q.header); err != nil {
+		return q, fault.New(fault.InvalidArguments, "%w", err)
+	}
 	if v := wire.Get(h, wire.HeaderFrame); v != "" {
 		return q, bad(wire.HeaderFrame, "expected none on a call, got %.80q", v)
 	}

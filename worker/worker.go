@@ -300,8 +300,8 @@ func (w *Worker) serve(ctx context.Context) error {
 	}
 	close(silent) // with this the heart says bye
 	heart.Wait()
-	if lost {
-		return err
+	if lost || !w.bus.Connected() && w.unsent.len() == 0 {
+		return err // nothing is on its way
 	}
 	return errors.Join(err, w.flush())
 }

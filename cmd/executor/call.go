@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/toolbus/toolbus/client"
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/internal/cli"
+	"github.com/toolbus/toolbus/registry"
 	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
 )
@@ -25,23 +27,45 @@ func (p *program) call() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "call TOOL [JSON | @FILE | -]",
 		Short: "Call one tool and print its result",
-		Long: "Call one tool through an executor. Arguments are one JSON object: as it stands, from a file (@FILE) or from\n" +
-			"standard input (-). The result goes to standard output, what happens on the way to standard error.\n" +
-			"Ctrl-C cancels the call. Exit code 0: success, 1: the call failed, 3: nobody there to ask.",
-		Args: cobra.RangeArgs(1, 2),
+		Long: `Call one tool through an executor. Arguments are one JSON object: as it stands, from a file (@FILE) or from
+standard input (-); without any it is {}. The result goes to standard output, what happens on the way to standard error.
+Ctrl-C cancels the call.
+
+Exit codes: 0 success, 1 the call failed, 2 a mistake on the command line, 3 nobody there to ask.
+
+Where a call fails, the word in brackets says what is known of its run: not_started, stopped, done, or unknown, which
+means that it may have run.`,
+		Example: `  executor call calculator '{"expression": "2 * (3 + 4)"}'
+  executor call table_query @query.json --timeout 2s
+  echo '{"text": "hi"}' | executor call echo - --json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if n := len(args); n < 1 || n > 2 {
+				return fmt.Errorf("expected the name of a tool and its arguments as one JSON object in quotes, got %d words", n)
+			}
+			return nil
+		},
+		ValidArgsFunction: p.completeTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for flag, d := range map[string]time.Duration{"--timeout": timeout, "--deadline": deadline} {
+				if d < 0 {
+					return fmt.Errorf("%s: expected a time such as 2s or 500ms, got %v", flag, d)
+				}
+			}
+			if err := tool.CheckName(args[0]); err != nil {
+				return p.failed(&tool.Result{Tool: args[0], Status: tool.Failed, Fault: fault.New(fault.ToolNotFound, "%v", err)}, asJSON)
+			}
 			given := ""
 			if len(args) == 2 {
 				given = args[1]
 			}
 			raw, err := p.arguments(given)
 			if err != nil {
-				return err
+				return errCode{cli.ExitUsage, err}
 			}
 			if _, f := tool.ParseArgs(raw); f != nil {
 				return p.failed(&tool.Result{Tool: args[0], Status: tool.Failed, Fault: f}, asJSON)
 			}
-			show := p.show
+			show := newScreen(p.err).show
 			if quiet || asJSON {
 				show = nil
 			}
@@ -49,8 +73,8 @@ func (p *program) call() *cobra.Command {
 				show = p.showEvent
 			}
 			return p.runCall(cmd.Context(), wire.TurnRequest{
-				Session: session, DeadlineMs: deadline.Milliseconds(),
-				Calls: []tool.Call{{ID: "c1", Tool: args[0], Args: raw, TimeoutMs: timeout.Milliseconds(), Key: key}},
+				Session: session, DeadlineMs: millis(deadline),
+				Calls: []tool.Call{{ID: "c1", Tool: args[0], Args: raw, TimeoutMs: millis(timeout), Key: key}},
 			}, show, asJSON)
 		},
 	}
@@ -63,6 +87,27 @@ func (p *program) call() *cobra.Command {
 	f.BoolVar(&events, "events", false, "print every event as one line of JSON on standard error")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing on the way")
 	return c
+}
+
+// millis is d in milliseconds, rounded up: a very short time must not become 0, which means the default.
+func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
+
+// completeTool offers the names of tools to the shell. It is quick or silent.
+func (p *program) completeTool(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const nothing = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 || p.settle() != nil {
+		return nil, nothing
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	var names []cobra.Completion
+	_ = p.catalogue(ctx, func(r *registry.Registry) error {
+		for _, t := range r.Tools() {
+			names = append(names, cobra.CompletionWithDesc(t.Name, firstLine(t.Description)))
+		}
+		return nil
+	})
+	return names, nothing
 }
 
 // arguments is what the user gave, from where they said.
@@ -128,17 +173,11 @@ func readable(r *tool.Result) string {
 	if r.ContentType != "" && r.ContentType != wire.JSON {
 		return string(r.Value)
 	}
-	var v any
-	d := json.NewDecoder(strings.NewReader(string(r.Value)))
-	d.UseNumber()
-	if d.Decode(&v) != nil {
+	var b bytes.Buffer
+	if json.Indent(&b, r.Value, "", "  ") != nil {
 		return string(r.Value)
 	}
-	var b strings.Builder
-	if cli.PrintJSON(&b, v) != nil {
-		return string(r.Value)
-	}
-	return strings.TrimSpace(b.String())
+	return b.String()
 }
 
 // failed prints why a call has no result, and what to do.
@@ -154,7 +193,7 @@ func (p *program) failed(r *tool.Result, asJSON bool) error {
 	if text == "" {
 		text = f.Message
 	}
-	fmt.Fprintf(p.err, "✗ %s: %s\n", f.Kind, plainText(text))
+	fmt.Fprintf(p.err, "✗ %s [%s]: %s\n", f.Kind, f.Run(), plainText(text))
 	for _, v := range f.Violations {
 		at := v.Pointer
 		if at == "" {
@@ -166,41 +205,6 @@ func (p *program) failed(r *tool.Result, asJSON bool) error {
 		fmt.Fprintf(p.err, "  → %s\n", plainText(s))
 	}
 	return errCode{cli.ExitFailed, errSilent}
-}
-
-// show prints an event as a line for people.
-func (p *program) show(ev *wire.Event) {
-	switch ev.Type {
-	case wire.AttemptStarted:
-		on := ""
-		if ev.Worker != "" {
-			on = " on " + ev.Worker
-		}
-		fmt.Fprintf(p.err, "%9s  attempt %d%s\n", spell(ev.AtMs), ev.Attempt, on)
-	case wire.ProgressEvent:
-		fmt.Fprintf(p.err, "%9s  %s\n", spell(ev.AtMs), progressLine(ev.Progress))
-	case wire.PartialEvent:
-		fmt.Fprintf(p.err, "%9s  piece %d, %d bytes\n", spell(ev.AtMs), ev.PieceSeq, len(ev.Piece))
-	case wire.ToolError:
-		then := ev.Decision
-		if ev.Decision == "retry" {
-			then = "retry in " + spell(ev.DelayMs)
-		}
-		fmt.Fprintf(p.err, "%9s  %s (%s): %s → %s, because %s\n", spell(ev.AtMs), ev.Error.Kind, ev.Classification, plainText(ev.Error.Message), then, ev.Because)
-	case wire.BreakerChanged:
-		fmt.Fprintf(p.err, "%9s  %s\n", spell(ev.AtMs), ev.Decision)
-	}
-}
-
-func progressLine(r *wire.ProgressRecord) string {
-	line := fmt.Sprintf("progress %g", r.Done)
-	if r.Total > 0 {
-		line = fmt.Sprintf("progress %3.0f %%", 100*r.Done/r.Total)
-	}
-	if r.Message != "" {
-		line += "  " + plainText(r.Message)
-	}
-	return line
 }
 
 func (p *program) showEvent(ev *wire.Event) {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/internal/cli"
 )
 
@@ -67,10 +68,25 @@ func parse(file string, data []byte, c *Config) error {
 	said := make([]string, 0, len(all.Errors))
 	for _, e := range all.Errors {
 		line, what, _ := strings.Cut(strings.TrimPrefix(e, "line "), ": ")
-		what = strings.ReplaceAll(what, " not found in type main.Config", " is not a setting")
-		said = append(said, file+":"+line+": "+what)
+		said = append(said, file+":"+line+": "+inWords(what))
 	}
 	return errors.New(strings.Join(said, "\n"))
+}
+
+// inWords is a complaint of the YAML library without the names of Go's types.
+func inWords(what string) string {
+	if key, ok := strings.CutSuffix(what, " not found in type main.Config"); ok {
+		return strings.TrimPrefix(key, "field ") + " is not a setting"
+	}
+	for typ, want := range map[string]string{
+		" into time.Duration": "a time such as 30s or 5m", " into int": "a whole number", " into bool": "true or false", " into string": "a text",
+	} {
+		if got, ok := strings.CutSuffix(what, typ); ok {
+			_, got, _ = strings.Cut(got, " `") // what stands there, in quotes of theirs
+			return "expected " + want + ", got " + strings.TrimSuffix(got, "`")
+		}
+	}
+	return what
 }
 
 func (c *Config) check() error {
@@ -78,16 +94,22 @@ func (c *Config) check() error {
 	bad := func(field, format string, args ...any) {
 		said = append(said, fmt.Errorf(field+": "+format, args...))
 	}
-	for field, d := range map[string]time.Duration{"turn_timeout": c.TurnTimeout, "drain": c.Drain} {
-		if d < 0 || d > 24*time.Hour {
-			bad(field, "expected 0s to 24h, got %v", d)
+	for _, f := range []struct {
+		field string
+		d     time.Duration
+	}{{"turn_timeout", c.TurnTimeout}, {"drain", c.Drain}} {
+		if f.d < 0 || f.d > 24*time.Hour {
+			bad(f.field, "expected 0s to 24h, got %v", f.d)
 		}
+	}
+	if _, err := cli.Logger(io.Discard, c.LogLevel, c.LogFormat); err != nil {
+		said = append(said, err)
 	}
 	if c.MaxInFlight < 0 {
 		bad("max_in_flight", "expected 0 or more, got %d", c.MaxInFlight)
 	}
 	if c.Port < -1 || c.Port > 65535 {
-		bad("port", "expected 1 to 65535, got %d", c.Port)
+		bad("port", "expected 1 to 65535, 0 for 4222 or -1 for any free one, got %d", c.Port)
 	}
 	if c.Replicas < 0 || c.Replicas > 5 {
 		bad("replicas", "expected 0 to 5, got %d", c.Replicas)
@@ -98,12 +120,49 @@ func (c *Config) check() error {
 	return errors.Join(said...)
 }
 
+// filled is c with the defaults that executor serve would use. What is empty then is not used at all.
+func (c Config) filled() Config {
+	orText := func(s *string, otherwise string) {
+		if *s == "" {
+			*s = otherwise
+		}
+	}
+	orText(&c.Prefix, "tb")
+	orText(&c.LogLevel, "info")
+	orText(&c.LogFormat, "text")
+	if c.TurnTimeout == 0 {
+		c.TurnTimeout = 5 * time.Minute
+	}
+	if c.MaxInFlight == 0 {
+		c.MaxInFlight = 100_000
+	}
+	if c.Drain == 0 {
+		c.Drain = 30 * time.Second
+	}
+	if !c.Embedded {
+		if c.NATSContext == "" {
+			orText(&c.NATSURL, bus.DefaultURL)
+		}
+		return c
+	}
+	orText(&c.StoreDir, dataDir("serve"))
+	orText(&c.Host, "127.0.0.1")
+	if c.Port == 0 {
+		c.Port = 4222
+	}
+	return c
+}
+
 func (p *program) config() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Look at settings"}
 	check := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a settings file and print what holds, with environment and flags over it",
-		Args:  cobra.MaximumNArgs(1),
+		Short: "Check a settings file and print what holds",
+		Long: `Check a settings file, every key with its line, and print the settings that hold: flags over environment over the file
+over the defaults. What it prints is itself a settings file.`,
+		Example: `  executor config check toolbus.yaml
+  TOOLBUS_DRAIN=5s executor config check`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				p.file = args[0]
@@ -113,7 +172,7 @@ func (p *program) config() *cobra.Command {
 			}
 			enc := yaml.NewEncoder(p.out)
 			enc.SetIndent(2)
-			return enc.Encode(p.cfg) // it holds paths of secrets, never secrets
+			return enc.Encode(p.cfg.filled()) // it holds paths of secrets, never secrets
 		},
 	}
 	c.AddCommand(check)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -24,13 +25,16 @@ func (p *program) dev() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Everything in one process: NATS with JetStream, an executor, demo tools",
-		Long: "Start NATS with JetStream on disk, an executor and demo tools, for trying things out. Workers and clients in\n" +
-			"other processes join on the printed address. Ctrl-C stops.",
+		Long: `Start NATS with JetStream on disk, an executor and demo tools, for trying things out. Workers and clients in other
+processes join on the printed address. The NATS server is its own, so the flags that say how to reach one are not used.
+Ctrl-C stops.`,
+		Example: `  executor dev
+  executor dev --port -1 --store-dir "$(mktemp -d)"`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.runDev(cmd.Context(), files) },
 	}
 	f := c.Flags()
-	f.StringVar(&files, "files", ".", "folder that the demo tool file_search looks in")
+	f.StringVar(&files, "files", ".", "`folder` that the demo tool file_search looks in")
 	dir, port := f.String("store-dir", "", "where NATS keeps its files (default below the user's data folder)"), f.Int("port", 0, "port of NATS, -1 for any free one (default 4222)")
 	c.PreRun = func(*cobra.Command, []string) {
 		if f.Changed("store-dir") {
@@ -126,23 +130,37 @@ func (p *program) greet(began time.Time, server *bus.Server, c *bus.Conn, w *wor
 	}
 	fmt.Fprintf(p.out, "toolbus is ready after %s\n", since(began))
 	fmt.Fprintf(p.out, "  nats      %s\n  executor  %s\n  worker    %s\n  page      %s\n\n", at, c.ID(), w.ID(), page)
+	me := self()
 	fmt.Fprintln(p.out, "In another terminal, try:")
 	for _, line := range []string{
 		`tools`,
 		`call calculator '{"expression": "2 * (3 + 4)"}'`,
-		`call file_search '{"text": "func main"}'`,
+		`call file_search '{"query": "func main"}'`,
 		`call flaky '{"fail_times": 2}'`,
 		`call slow '{"seconds": 60}'     # cut off at its timeout`,
 		`call crash                      # its worker dies under it`,
 		`call calculater '{}'            # a name that nobody has`,
+		`call http_fetch '{"url": "` + page + `"}'`,
 	} {
 		command, note, _ := strings.Cut(line, "#")
 		if note != "" {
 			note = "   #" + note
 		}
-		fmt.Fprintln(p.out, "  executor "+strings.TrimSpace(command)+flag+note)
+		fmt.Fprintln(p.out, "  "+me+" "+strings.TrimSpace(command)+flag+note)
 	}
 	fmt.Fprintln(p.out, "Ctrl-C stops.")
+}
+
+// self is how the user started this program, so that the lines above can be copied as they stand.
+func self() string {
+	name := os.Args[0]
+	switch {
+	case strings.Contains(name, "go-build"): // its binary is gone when it ends
+		return "go run ./cmd/executor"
+	case strings.ContainsRune(name, filepath.Separator):
+		return name
+	}
+	return "executor"
 }
 
 // crashWorker is the process that the demo tool crash kills: it runs nothing else.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,11 +48,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	p := &program{in: in, out: out, err: errw}
 	root := p.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return cli.ExitOK
 	}
-	if text := err.Error(); text != "" {
+	if text := strings.TrimSpace(err.Error()); text != "" {
 		fmt.Fprintln(errw, "executor: "+text)
 	}
 	var coded errCode
@@ -65,27 +66,40 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 		}
 		return cli.ExitFailed
 	}
+	fmt.Fprintf(errw, "see %s --help\n", cmd.CommandPath())
 	return cli.ExitUsage
 }
 
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "executor",
-		Short:         "Runs the tool calls of AI agents over NATS",
+		Use:   "executor",
+		Short: "Run the tool calls of AI agents over NATS",
+		Long: `Executor runs the tool calls of AI agents over NATS: it sends each call to a worker, and gives back one result
+whatever breaks on the way.
+
+Settings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats-url, and so on), else from the file that
+--config names, else they are the defaults. "executor config check" prints what holds.`,
+		Example: `  executor dev                                             # all in one process, to try it out
+  executor call calculator '{"expression": "2 * (3 + 4)"}'
+  executor serve --nats-url nats://nats.example:4222       # for real`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return p.settle()
+			if err := p.settle(); err != nil {
+				return errCode{cli.ExitUsage, err}
+			}
+			return nil
 		},
 	}
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
+	root.PersistentFlags().SortFlags = false
 	p.nats.Bind(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&p.file, "config", "", "YAML file with settings; see `executor config check`")
+	root.PersistentFlags().StringVar(&p.file, "config", "", "YAML `file` with settings; see executor config check")
 	root.PersistentFlags().StringVar(&p.level, "log-level", "", "debug, info, warn or error (default warn; info for serve)")
 	root.PersistentFlags().StringVar(&p.format, "log-format", "", "text or json (default text)")
-	root.AddCommand(p.dev(), p.serve(), p.call(), p.tools(), p.workers(), p.config(), p.version(), p.crashWorker())
+	root.AddCommand(p.dev(), p.serve(), p.call(), p.tools(), p.workers(), p.breakers(), p.config(), p.version(), p.crashWorker())
 	return root
 }
 
@@ -115,7 +129,7 @@ func (p *program) settle() error {
 func (p *program) connect(ctx context.Context, name string) (*bus.Conn, error) {
 	cfg, err := p.cfg.Bus()
 	if err != nil {
-		return nil, err
+		return nil, errCode{cli.ExitUsage, err}
 	}
 	cfg.Name, cfg.Logger = "toolbus "+name, p.log
 	c, err := bus.Connect(ctx, cfg)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +22,13 @@ func (p *program) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run turns that come over NATS until told to stop",
-		Long: "Run turns that come over NATS. Start as many as you like: they share the work as a queue group.\n" +
-			"The first Ctrl-C or SIGTERM drains: no new turns, those under way end. The second stops at once.",
+		Long: `Run turns that come over NATS. Start as many as you like: they share the work as a queue group.
+
+The first Ctrl-C or SIGTERM drains: no new turns are taken, and those under way may end (drain in the settings, 30 s).
+The second one stops at once.`,
+		Example: `  executor serve --nats-url nats://nats.example:4222 --creds executor.creds
+  executor serve --config toolbus.yaml
+  executor serve --embedded --store-dir /var/lib/toolbus   # with a NATS server of its own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if p.cfg.LogLevel == "" {
@@ -99,11 +103,7 @@ func (p *program) join(ctx context.Context, server *bus.Server, name string) (*b
 
 // store is the bucket of manifests, or nil where there is no JetStream: then manifests last as long as their workers.
 func (p *program) store(ctx context.Context, c *bus.Conn) *kvstate.Bucket {
-	name := "TB_TOOLS"
-	if p.cfg.Prefix != "" {
-		name = strings.ToUpper(p.cfg.Prefix) + "_TOOLS"
-	}
-	b, err := kvstate.Open(ctx, c, kvstate.Config{Bucket: name, Replicas: p.cfg.Replicas})
+	b, err := kvstate.Open(ctx, c, kvstate.Config{Bucket: p.bucket("TOOLS"), Replicas: p.cfg.Replicas})
 	if err != nil {
 		p.log.Warn("manifests are not kept over restarts", "why", err)
 		return nil
@@ -115,7 +115,6 @@ func (p *program) store(ctx context.Context, c *bus.Conn) *kvstate.Bucket {
 type house struct {
 	exec  *executor.Executor
 	ended chan error
-	both  int
 }
 
 // start brings up registry and executor, and returns when turns are taken.
@@ -126,8 +125,12 @@ func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
 	// The registry outlives the executor: calls under way need it while they drain.
 	known, forget := context.WithCancel(context.WithoutCancel(ctx))
 	reg := registry.New(registry.Config{Bus: c, Store: p.store(ctx, c), Logger: p.log})
+	breakers, err := p.breakerBucket(ctx, c)
+	if err != nil {
+		p.log.Warn("circuit breakers are not shared: this executor decides alone", "why", err)
+	}
 	ex, err := executor.New(executor.Config{
-		Bus: c, Registry: reg, TurnTimeout: p.cfg.TurnTimeout, MaxInFlight: p.cfg.MaxInFlight, Logger: p.log,
+		Bus: c, Registry: reg, Breakers: breakers, TurnTimeout: p.cfg.TurnTimeout, MaxInFlight: p.cfg.MaxInFlight, Logger: p.log,
 	})
 	if err != nil {
 		forget()
@@ -147,7 +150,12 @@ func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
 		forget()
 		h.ended <- errors.Join(err, <-watching)
 	}()
-	return h, nil
+	select {
+	case <-ex.Ready():
+		return h, nil
+	case err := <-h.ended:
+		return nil, err
+	}
 }
 
 // wait returns when the executor has drained.

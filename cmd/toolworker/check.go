@@ -16,7 +16,10 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check MANIFEST...",
 		Short: "Check manifests, and list every mistake with its line",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `Check manifests, YAML or JSON, and list every mistake with its line. Warnings are about what is allowed and perhaps not
+meant, such as a tool that does not say what a second run would do. Exit code 1 where a manifest cannot be used.`,
+		Example: "  toolworker check examples/tools/*.yaml",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			wrong := 0
 			for _, file := range files {

@@ -18,6 +18,8 @@ func demoCommand() *cobra.Command {
 		Long: `Demo runs echo, calculator, table_query, file_search, http_fetch, slow, flaky and crash in this process.
 
 crash kills this process: that is what it is for.`,
+		Example: `  toolworker demo
+  toolworker demo --only calculator,file_search --dir /usr/share/doc`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, stop, err := demo.ServePage(cmd.Context())

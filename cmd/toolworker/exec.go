@@ -30,10 +30,11 @@ func execCommand() *cobra.Command {
 		manifest string
 	)
 	cmd := &cobra.Command{
-		Use:     "exec --manifest FILE [flags] -- COMMAND [ARG...]",
-		Short:   "Run a command as a tool",
-		Long:    execLong,
-		Example: "  toolworker exec --manifest wordcount.yaml -- python3 wordcount.py",
+		Use:   "exec --manifest FILE [flags] -- COMMAND [ARG...]",
+		Short: "Run a command as a tool",
+		Long:  execLong,
+		Example: `  toolworker exec --manifest wordcount.yaml -- python3 wordcount.py
+  toolworker exec --manifest examples/tools/disk.yaml --dir examples/tools --concurrency 2 -- sh disk.sh`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no command is given; end with -- and the command, such as -- python3 wordcount.py")

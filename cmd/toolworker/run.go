@@ -43,7 +43,8 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "toolworker",
 		Short:         "Run tools for AI agents on a Toolbus",
-		Long:          "Toolworker takes tool calls from NATS and runs them.\n\nAny program is a tool with `toolworker exec`; `toolworker demo` runs tools to play with.\nFlags go before the environment (TOOLBUS_*), and that before the defaults.",
+		Long:          "Toolworker takes tool calls from NATS and runs them.\n\nAny program is a tool with `toolworker exec`; `toolworker demo` runs tools to play with.\nSettings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats-url, and so on), else they are the defaults.",
+		Example:       "  toolworker demo\n  toolworker check wordcount.yaml\n  toolworker exec --manifest wordcount.yaml -- python3 wordcount.py",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

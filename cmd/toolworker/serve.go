@@ -20,7 +20,6 @@ const drainTime = 5 * time.Second
 // options are the flags of every command that serves.
 type options struct {
 	nats        cli.NATSFlags
-	id          string
 	concurrency int
 	grace       time.Duration
 	log         logging
@@ -36,7 +35,6 @@ func (o *options) bind(set *pflag.FlagSet) {
 	set.SortFlags = false
 	set.IntVar(&o.concurrency, "concurrency", 0, "how many calls run at once (default four per CPU)")
 	set.DurationVar(&o.grace, "grace", 0, "how long running calls may go on after Ctrl-C (default 10s)")
-	set.StringVar(&o.id, "id", "", "name of this worker on the bus (default a random one)")
 	set.StringVar(&o.log.Level, "log-level", "", "debug, info, warn or error (default info)")
 	set.StringVar(&o.log.Format, "log-format", "", "text or json (default text)")
 	o.nats.Bind(set)
@@ -56,7 +54,7 @@ func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr
 	if err != nil {
 		return err
 	}
-	cfg.ID, cfg.Name, cfg.Logger = o.id, "toolworker "+names(tools), log
+	cfg.Name, cfg.Logger = "toolworker "+names(tools), log
 
 	conn, err := bus.Connect(ctx, cfg)
 	if err != nil {

@@ -29,7 +29,8 @@ type rule struct {
 
 var cores = []string{"fault", "tool", "wire", "retry", "breaker", "recovery", "turn"}
 
-// drawing is the table of who may import whom. A package that is not in it may not exist; cmd stands for all below it.
+// drawing is the table of who may import whom. A package that is not in it may not exist; cmd and examples stand for all
+// below them. docs/architecture.md shows it.
 var drawing = map[string]rule{
 	"fault":    {core: true},
 	"tool":     {core: true, imports: []string{"fault"}},
@@ -52,9 +53,16 @@ var drawing = map[string]rule{
 	"internal/command": {imports: []string{"worker", "wire", "fault"}},
 	"internal/demo":    {imports: []string{"worker", "tool", "fault"}},
 
-	"internal/natstest": {nats: true, imports: []string{"bus"}}, // for tests, so nobody's to import
-	"internal/arch":     {},
-	"cmd":               {nats: true, imports: []string{"*"}},
+	"kvstate/kvstatetest": {imports: []string{"kvstate"}},         // for tests of whoever makes a store
+	"internal/natstest":   {nats: true, imports: []string{"bus"}}, // for tests, so nobody's to import
+	"internal/arch":       {},
+	"internal/modelcheck": {}, // what it checks is in its tests
+	"internal/e2e":        {}, // it has tests only
+	"cmd":                 {nats: true, imports: []string{"*"}},
+	"bench":               {nats: true, imports: []string{"*"}}, // a program that measures; nobody imports it
+
+	// What users would write, so nothing that is internal.
+	"examples": {nats: true, imports: []string{"bus", "client", "worker", "wire", "tool", "fault"}},
 }
 
 // impure is what no core may import: a path that ends with / is a prefix.
@@ -82,6 +90,10 @@ func inspect(root fs.FS) []string {
 			return err
 		case d.IsDir() && skipped(name):
 			return fs.SkipDir
+		case d.IsDir() && name != ".":
+			if _, err := fs.Stat(root, path.Join(name, "go.mod")); err == nil {
+				h.modules = append(h.modules, name+"/")
+			}
 		case d.Type().IsRegular():
 			return h.file(name)
 		}
@@ -104,6 +116,7 @@ type house struct {
 	fset      *token.FileSet
 	commented map[string]bool // by directory: whether a file has a package comment
 	unknown   []string        // directories that are not in the drawing, each said once
+	modules   []string        // directories that are modules of their own, such as comparisons with other libraries
 	problems  []string
 }
 
@@ -135,7 +148,7 @@ func (h *house) file(name string) error {
 			}
 		}
 	}
-	if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+	if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || h.abroad(name) {
 		return nil
 	}
 
@@ -149,11 +162,16 @@ func (h *house) file(name string) error {
 	return nil
 }
 
+// abroad says that a file belongs to another module, which the drawing says nothing about.
+func (h *house) abroad(name string) bool {
+	return slices.ContainsFunc(h.modules, func(dir string) bool { return strings.HasPrefix(name, dir) })
+}
+
 // ruleOf is the box in which a directory stands, and the rule on it.
 func ruleOf(pkg string) (box string, r rule, ok bool) {
 	box = pkg
-	if strings.HasPrefix(pkg, "cmd/") {
-		box = "cmd"
+	if top, _, _ := strings.Cut(pkg, "/"); top == "cmd" || top == "examples" {
+		box = top
 	}
 	r, ok = drawing[box]
 	return box, r, ok
@@ -316,13 +334,15 @@ func TestEveryRuleBites(t *testing.T) {
 		{"the time without a name", "breaker/a.go", file(`package breaker`, `import . "time"`), "breaker/a.go:2: a core imports time by its name"},
 		{"a package that nobody drew", "util/a.go", file(`package util`), "util/a.go:2: package util is not in the drawing"},
 		{"a package within a package", "bus/deep/a.go", file(`package deep`), "bus/deep/a.go:2: package bus/deep is not in the drawing"},
+		{"a module of its own", "bench/x/deep/a.go", "package deep\nimport \"os\"\n", ""},
+		{"a path of ours in another module", "bench/x/a.go", "package x // /wo" + "rk/x\n", "bench/x/a.go:1: "},
 		{"no package comment", "fault/a.go", "package fault\n", "fault: no file has a package comment"},
 		{"a test may import what it needs", "fault/a_test.go", "package fault\nimport \"os\"\n", ""},
 		{"a path of ours in a test", "fault/a_test.go", "package fault\n// see /wo" + "rk/x\n", "fault/a_test.go:2: "},
 		{"a path of ours in a page", "docs/a.md", "one\n`/ro" + "ot/x`\n", "docs/a.md:2: "},
 		{"a path that looks like ours", "docs/a.md", "see docs/wo" + "rk/x and https://a.example/wo" + "rk/\n", ""},
 	} {
-		got := inspect(fstest.MapFS{c.file: {Data: []byte(c.src)}})
+		got := inspect(fstest.MapFS{c.file: {Data: []byte(c.src)}, "bench/x/go.mod": {Data: []byte("module x")}})
 		switch {
 		case c.want == "" && len(got) > 0:
 			t.Errorf("%s: %q, want no problem", c.name, got)

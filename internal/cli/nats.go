@@ -28,6 +28,7 @@ type Config struct {
 	TLSKey       string `yaml:"tls_key" env:"TOOLBUS_TLS_KEY"`             //
 	TLSFirst     bool   `yaml:"tls_first" env:"TOOLBUS_TLS_FIRST"`         // TLS before the server says anything
 	Prefix       string `yaml:"prefix" env:"TOOLBUS_PREFIX"`               // of subjects; empty means tb
+	ID           string `yaml:"id" env:"TOOLBUS_ID"`                       // of this process on the bus; empty means a random one
 }
 
 // maxSecret bounds a password or token file, in bytes.
@@ -59,6 +60,7 @@ func (c Config) Bus() (bus.Config, error) {
 		TLSKey:   c.TLSKey,
 		TLSFirst: c.TLSFirst,
 		Prefix:   c.Prefix,
+		ID:       c.ID,
 	}, nil
 }
 
@@ -128,6 +130,7 @@ func (f *NATSFlags) Bind(set *pflag.FlagSet) {
 	set.StringVar(&g.TLSKey, "tls-key", "", "file with the key of --tls-cert (PEM)")
 	set.BoolVar(&g.TLSFirst, "tls-first", false, "start TLS before the server says anything")
 	set.StringVar(&g.Prefix, "prefix", "", "first token of all subjects (default tb)")
+	set.StringVar(&g.ID, "id", "", "name of this process on the bus, where its user may have only some (default a random one)")
 }
 
 // Over is base with every flag that was given in its place.
@@ -151,6 +154,7 @@ func (f *NATSFlags) Over(base Config) Config {
 		{"tls-cert", &base.TLSCert, &g.TLSCert},
 		{"tls-key", &base.TLSKey, &g.TLSKey},
 		{"prefix", &base.Prefix, &g.Prefix},
+		{"id", &base.ID, &g.ID},
 	} {
 		if f.set.Changed(field.flag) {
 			*field.to = *field.from

@@ -25,7 +25,7 @@ func Signals(ctx context.Context) context.Context {
 		case <-ctx.Done():
 			return
 		case <-c:
-			fmt.Fprintln(os.Stderr, "draining; Ctrl-C again stops at once")
+			fmt.Fprintln(os.Stderr, "stopping in good order; Ctrl-C again ends it at once")
 			cancel(ErrSignal)
 		}
 		select {

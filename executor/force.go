@@ -1,0 +1,64 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolbus/toolbus/breaker"
+	"github.com/toolbus/toolbus/kvstate"
+	"github.com/toolbus/toolbus/wire"
+)
+
+// ForceBreaker puts a shared breaker into a state, for all executors: see breaker.Seen.Force. Key is the tool's name.
+// Nonce names the write and is used once. It goes on until its word stands there, or ctx ends.
+func ForceBreaker(ctx context.Context, b kvstate.Store, key string, state breaker.State, who, why string, lasts time.Duration, nonce string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		v, rev, err := readBreaker(ctx, b, key)
+		if err != nil {
+			return fmt.Errorf("breaker of %s: %w", key, err)
+		}
+		if v.Nonce == nonce {
+			return nil
+		}
+		seen := (&breaker.Seen{}).Next(time.Now(), v, rev)
+		next, _ := seen.Force(state, who, why, lasts, nonce)
+		body, err := wire.Marshal(wire.MsgPack, &next)
+		if err != nil {
+			return fmt.Errorf("breaker of %s: %w", key, err)
+		}
+		if rev == 0 {
+			_, err = b.Create(ctx, key, body)
+		} else {
+			_, err = b.Update(ctx, key, body, rev)
+		}
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("breaker of %s: %w", key, err)
+		}
+	}
+}
+
+// readBreaker is what stands in the store, repaired where it makes no sense; revision 0 is nothing.
+func readBreaker(ctx context.Context, b kvstate.Store, key string) (breaker.Shared, uint64, error) {
+	e, err := b.Get(ctx, key)
+	if errors.Is(err, kvstate.ErrNotFound) {
+		return breaker.Shared{State: breaker.Closed.String()}, 0, nil
+	}
+	if err != nil {
+		return breaker.Shared{}, 0, err
+	}
+	var v breaker.Shared
+	if wire.Decode(e.Value, &v) != nil {
+		v = breaker.Shared{State: breaker.Closed.String()}
+	}
+	v, _ = v.Sane() // what is written now is sane
+	return v, e.Revision, nil
+}

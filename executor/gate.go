@@ -1,0 +1,171 @@
+package executor
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolbus/toolbus/breaker"
+)
+
+// A gate is one breaker as this executor keeps it: what it saw last of the one that all share, a machine of its own for
+// what it cannot know to be the tool's fault, and what it has yet to say to the others.
+//
+// The call path reads one pointer and takes no lock; everything that touches the store happens in write.
+type gate struct {
+	key    string
+	gates  *gates
+	policy atomic.Pointer[breaker.Policy]
+	seen   atomic.Pointer[breaker.Seen]
+	local  *breaker.Cell
+
+	unsaid atomic.Bool // there is something in fold, or was and is being written
+
+	mu       sync.Mutex
+	fold     breaker.Fold
+	cause    string // the turn of the last outcome in fold
+	settles  []settle
+	asking   *ask
+	writing  bool
+	gathered time.Time // since when outcomes that hurry nobody are gathered
+	carried  bool      // local was put into the shared state when the store went away
+	era      uint64    // of what was seen: see kvstate.Update
+}
+
+// A settle is a probe that has ended and was not written yet.
+type settle struct {
+	nonce   string
+	outcome breaker.Outcome
+	cause   string
+}
+
+// An ask is a call that waits to be let through as a probe.
+type ask struct {
+	since time.Time
+	sent  time.Time // when it was first tried
+	nonce string
+	done  func(pass, bool) bool
+}
+
+// A pass is what a call was let through with, to be handed back with its outcome.
+type pass struct {
+	gate  *gate
+	epoch uint64         // of the shared breaker
+	local breaker.Permit // of this executor's own
+	probe string         // the nonce of a probe's grant; "" is none
+	until time.Time      // of a probe: its lease ends then, by our clock
+	away  bool           // it was this executor's own machine that let it through
+}
+
+// admit says whether a call may go now. With breaker.Ask it may go if ask wins.
+func (g *gate) admit(now time.Time) (pass, breaker.Answer) {
+	if g.gates.away.Load() {
+		return g.admitAlone(now)
+	}
+	s := g.seen.Load()
+	if !s.Settled() {
+		if a := s.Admit(now, *g.policy.Load(), rand.Float64()); a != breaker.Pass {
+			return pass{}, a
+		}
+	}
+	permit, ok := g.local.Admit(now)
+	if !ok {
+		return pass{}, breaker.Refuse
+	}
+	return pass{gate: g, epoch: s.Epoch(), local: permit}, breaker.Pass
+}
+
+// admitAlone decides while the store is away: an open state that was seen holds for its time, then our own machine goes
+// on from there.
+func (g *gate) admitAlone(now time.Time) (pass, breaker.Answer) {
+	s := g.seen.Load()
+	switch a := s.Admit(now, *g.policy.Load(), rand.Float64()); {
+	case a == breaker.Refuse && s.State() != breaker.HalfOpen:
+		return pass{}, breaker.Refuse
+	case s.State() == breaker.Open || s.State() == breaker.HalfOpen:
+		g.mu.Lock()
+		if !g.carried {
+			g.carried = true
+			g.local.Force(now, breaker.HalfOpen, "", "the breakers' store is away", 0)
+		}
+		g.mu.Unlock()
+	}
+	permit, ok := g.local.Admit(now)
+	if !ok {
+		return pass{}, breaker.Refuse
+	}
+	return pass{gate: g, epoch: s.Epoch(), local: permit, away: true}, breaker.Pass
+}
+
+// back ends what admitAlone began: the shared breaker decides again.
+func (g *gate) back(now time.Time) {
+	g.mu.Lock()
+	carried := g.carried
+	g.carried = false
+	g.mu.Unlock()
+	if carried {
+		g.local.Force(now, breaker.Closed, "", "the breakers' store is back", 0)
+	}
+	g.kick()
+}
+
+// ask tries to take a probe. done is called once, on another goroutine, unless another call is asking already: then ask
+// returns false. Where done says that it has no use for the grant, the grant is given back.
+func (g *gate) ask(now time.Time, done func(pass, bool) bool) bool {
+	g.mu.Lock()
+	if g.asking != nil {
+		g.mu.Unlock()
+		return false
+	}
+	g.asking = &ask{since: now, nonce: nonce(), done: done}
+	g.mu.Unlock()
+	g.kick()
+	return true
+}
+
+// report tells how a call that was let through went. The transition is one of our own machine; what the shared one does
+// comes later, from write.
+func (g *gate) report(now time.Time, p pass, r breaker.Report, cause string) (breaker.Transition, bool) {
+	own := r.Outcome
+	if own == breaker.Failure && !r.Inferred && !p.away {
+		own = breaker.Neutral // the tool's word is for all of us to count
+	}
+	tr, changed := g.local.Report(now, p.local, own)
+
+	if p.probe != "" {
+		g.mu.Lock()
+		g.settles = append(g.settles, settle{p.probe, r.Outcome, cause})
+		g.mu.Unlock()
+		g.kick()
+		return tr, changed
+	}
+	s := g.seen.Load()
+	if g.gates.store == nil || p.epoch != s.Epoch() || r.Outcome == breaker.Neutral && r.Wait == 0 {
+		return tr, changed
+	}
+	policy := g.policy.Load()
+	if r.Outcome == breaker.Success && r.Wait == 0 && s.Settled() && s.Clean() && policy.Mode == breaker.Consecutive && !g.unsaid.Load() {
+		return tr, changed // nothing to reset, here or there
+	}
+	g.mu.Lock()
+	g.fold.Add(s, *policy, r, nonce())
+	g.cause = cause
+	says := g.fold.Says(s)
+	g.unsaid.Store(says)
+	g.mu.Unlock()
+	if says {
+		g.kick()
+	}
+	return tr, changed
+}
+
+// view is what there is to show.
+func (g *gate) view(now time.Time) breaker.View {
+	v := g.seen.Load().View(now)
+	if own := g.local.View(now); v.State == breaker.Closed && own.State != breaker.Closed {
+		own.Reason = "on this executor alone: " + own.Reason
+		return own
+	}
+	return v
+}

@@ -1,0 +1,302 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/toolbus/toolbus/breaker"
+	"github.com/toolbus/toolbus/bus"
+	"github.com/toolbus/toolbus/kvstate"
+	"github.com/toolbus/toolbus/wire"
+)
+
+// gates are all breakers of an executor, and their join with those of the others:
+//
+//	call ──► gate: what was seen last (a pointer) ──► go, refuse, or ask for a probe
+//	          │ outcomes, folded
+//	          ▼
+//	        write ──compare-and-swap──► the store ──feed──► every executor's gates
+//
+// The store decides. While it is away each executor decides on its own machine, and says so.
+type gates struct {
+	store  kvstate.Store // nil: nothing is shared
+	bus    *bus.Conn
+	me     string
+	log    *slog.Logger
+	notice func(*wire.Event) // nil tells nobody
+
+	byKey sync.Map // key → *gate
+	count atomic.Int64
+
+	mu      sync.Mutex // orders start and shut
+	ctx     context.Context
+	stop    context.CancelFunc
+	writers sync.WaitGroup
+
+	away      atomic.Bool
+	born      time.Time
+	synced    atomic.Int64  // when the copy was last known to be whole, in nanoseconds since born: no wall clock counts
+	era       atomic.Uint64 // the latest that was told: see kvstate.Update
+	conflicts atomic.Uint64
+	others    others
+}
+
+func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {
+	gs := &gates{store: store, bus: c, me: c.ID(), log: log, born: time.Now()}
+	gs.ctx, gs.stop = context.WithCancel(context.Background())
+	gs.others.seen = map[string]time.Time{}
+	gs.away.Store(store == nil)
+	return gs
+}
+
+// gate is the breaker of a key, made at its first use. Its policy is the last one that somebody brought; nil brings none.
+func (gs *gates) gate(key string, p *breaker.Policy) *gate {
+	if v, ok := gs.byKey.Load(key); ok {
+		g := v.(*gate)
+		if p != nil && g.policy.Load() != p {
+			g.policy.Store(p)
+			g.local.SetPolicy(*p)
+		}
+		return g
+	}
+	if p == nil {
+		p = new(breaker.Default())
+	}
+	g := &gate{key: key, gates: gs, local: breaker.New(*p)}
+	g.policy.Store(p)
+	g.seen.Store(&breaker.Seen{})
+	if gs.count.Load() >= maxTools {
+		return g // not kept, so not shared: a bound, not a service
+	}
+	v, was := gs.byKey.LoadOrStore(key, g)
+	if !was {
+		gs.count.Add(1)
+	}
+	return v.(*gate)
+}
+
+// keyOf is the key of a tool's breaker, or of one partition of it: what a partition is called may be anything.
+func keyOf(tool, partition string) string {
+	if partition == "" {
+		return tool
+	}
+	h := fnv.New64a()
+	h.Write([]byte(partition))
+	return fmt.Sprintf("%s.%016x", tool, h.Sum64())
+}
+
+// maxSilence is after what time without a whole copy the store counts as away. Follow makes one every five seconds.
+const maxSilence = 12 * time.Second
+
+// run follows the store until ctx ends.
+func (gs *gates) run(ctx context.Context) error {
+	if gs.store == nil {
+		<-ctx.Done()
+		return nil
+	}
+	gs.whole()
+	defer gs.bus.OnDisconnect(gs.lost)()
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts.Go(func() { gs.watch(ctx) })
+	if err := gs.meet(ctx, &parts); err != nil {
+		return err
+	}
+	return gs.store.Follow(ctx, gs.take)
+}
+
+// start runs f on a goroutine that shut waits for. It is false where nothing is shared, or the executor is stopping.
+func (gs *gates) start(f func()) bool {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.store == nil || gs.ctx.Err() != nil {
+		return false
+	}
+	gs.writers.Go(f)
+	return true
+}
+
+// shut ends the writers. What was not said is lost: breakers are soft state.
+func (gs *gates) shut() {
+	gs.mu.Lock()
+	gs.stop()
+	gs.mu.Unlock()
+	gs.writers.Wait()
+}
+
+// whole notes that the copy is whole.
+func (gs *gates) whole() { gs.synced.Store(int64(time.Since(gs.born))) }
+
+// take takes in one update of the store.
+func (gs *gates) take(u kvstate.Update) {
+	gs.era.Store(u.Era)
+	switch {
+	case u.Synced:
+		gs.whole()
+		if gs.away.CompareAndSwap(true, false) {
+			gs.log.Info("breakers are shared again")
+			gs.each(func(g *gate) { g.back(time.Now()) })
+		}
+	case u.Deleted:
+		if v, ok := gs.byKey.Load(u.Key); ok {
+			v.(*gate).forget(u.Era, u.Revision)
+		}
+	default:
+		gs.gate(u.Key, nil).apply(gs.decode(u.Entry), u.Era, u.Revision)
+	}
+}
+
+func (gs *gates) each(f func(*gate)) {
+	gs.byKey.Range(func(_, v any) bool {
+		f(v.(*gate))
+		return true
+	})
+}
+
+// decode is the value of an entry, repaired where it makes no sense.
+func (gs *gates) decode(e kvstate.Entry) breaker.Shared {
+	var v breaker.Shared
+	if err := wire.Decode(e.Value, &v); err != nil {
+		gs.log.Warn("a breaker's record cannot be read: taken as closed", "breaker", e.Key, "revision", e.Revision, "error", err)
+		v = breaker.Shared{State: breaker.Closed.String()}
+	}
+	v, err := v.Sane()
+	if err != nil {
+		gs.log.Warn("a breaker's record was repaired", "breaker", e.Key, "revision", e.Revision, "error", err)
+	}
+	return v
+}
+
+// swap writes by compare-and-swap; rev 0 creates.
+func (gs *gates) swap(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	if rev == 0 {
+		return gs.store.Create(ctx, key, value)
+	}
+	return gs.store.Update(ctx, key, value, rev)
+}
+
+// lost is the word that the store does not answer.
+func (gs *gates) lost() {
+	if gs.away.CompareAndSwap(false, true) {
+		gs.log.Warn("the breakers' store is away: this executor decides alone until it is back")
+	}
+}
+
+// watch notices when the copy gets old.
+func (gs *gates) watch(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if time.Since(gs.born)-time.Duration(gs.synced.Load()) > maxSilence {
+				gs.lost()
+			}
+		}
+	}
+}
+
+// sleep waits; false means that the executor is stopping.
+func (gs *gates) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-gs.ctx.Done():
+		return false
+	}
+}
+
+// publish tells everybody of a transition, once: whoever wrote it does.
+func (gs *gates) publish(key string, tr breaker.Transition, cause string) {
+	gs.log.Warn(tr.Event(key), "from", tr.From.String(), "to", tr.To.String(), "why", tr.Why, "who", tr.Who)
+	ev := &wire.Event{
+		V: wire.Version, Type: wire.BreakerChanged, Tool: key, Turn: cause, Executor: gs.me,
+		BreakerState: tr.To.String(), Decision: tr.Event(key), Because: tr.Why, Time: time.Now().UTC().Format(time.RFC3339Nano),
+	}
+	b, err := wire.Marshal(wire.JSON, ev)
+	if err != nil {
+		gs.log.Error("a breaker's event could not be encoded", "breaker", key, "error", err)
+		return
+	}
+	if f := gs.bus.Publish(gs.bus.Subjects().Event("breaker"), nil, b); f != nil {
+		gs.log.Warn("a breaker's event was not published", "breaker", key, "why", f.Message)
+	}
+	if gs.notice != nil {
+		gs.notice(ev)
+	}
+}
+
+// others are the executors that live, this one not counted.
+type others struct {
+	mu   sync.Mutex
+	seen map[string]time.Time
+}
+
+const (
+	present   = time.Second             // how often an executor says that it lives
+	absent    = 3500 * time.Millisecond // after what time it does not
+	maxOthers = 10_000
+)
+
+// meet says that this executor lives, and listens to the others.
+func (gs *gates) meet(ctx context.Context, parts *sync.WaitGroup) error {
+	mine, all := gs.bus.Subjects().Event("executor."+gs.me), gs.bus.Subjects().Event("executor.*")
+	sub, err := gs.bus.Subscribe(all, "", func(m *nats.Msg) {
+		id := m.Subject[len(mine)-len(gs.me):]
+		if id == gs.me {
+			return
+		}
+		gs.others.mu.Lock()
+		defer gs.others.mu.Unlock()
+		if _, known := gs.others.seen[id]; known || len(gs.others.seen) < maxOthers {
+			gs.others.seen[id] = time.Now()
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("executor: listen to other executors: %w", err)
+	}
+	parts.Go(func() {
+		t := time.NewTicker(present)
+		defer t.Stop()
+		for {
+			_ = gs.bus.Publish(mine, nil, nil) // not connected: then nobody hears us anyway
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+				defer cancel()
+				_ = sub.Drain(end) // the connection is gone: then so is the subscription
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// live is how many executors there are, this one included.
+func (gs *gates) live(now time.Time) int {
+	gs.others.mu.Lock()
+	defer gs.others.mu.Unlock()
+	for id, at := range gs.others.seen {
+		if now.Sub(at) > absent {
+			delete(gs.others.seen, id)
+		}
+	}
+	return 1 + len(gs.others.seen)
+}
+
+func nonce() string { return nuid.Next() }
