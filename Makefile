@@ -9,7 +9,7 @@ RACE     ?= -race
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race bench fuzz lint vectors ci clean
+.PHONY: help build run smoke test race bench fuzz lint vectors ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ build: ## build bin/executor and bin/toolworker
 
 run: build ## start everything in one process: server, demo tools, executor
 	./bin/executor dev
+
+smoke: build ## build both programs and use them once, as the README says
+	TOOLBUS_BIN=$(CURDIR)/bin $(GO) test -count=1 -timeout 60s -run '^TestSmoke$$' -v ./internal/e2e
 
 test: ## run all tests, under the race detector
 	$(GO) test $(RACE) -timeout 10m ./...
