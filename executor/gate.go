@@ -20,7 +20,10 @@ type gate struct {
 	seen   atomic.Pointer[breaker.Seen]
 	local  *breaker.Cell
 
-	unsaid atomic.Bool // there is something in fold, or was and is being written
+	unsaid atomic.Bool   // there is something in fold, or was and is being written
+	era    atomic.Uint64 // of what was seen: see kvstate.Update. Written under mu
+	alone  bool          // it is one too many to be shared
+	wake   chan struct{} // there is more to say, while the writer gathers
 
 	mu       sync.Mutex
 	fold     breaker.Fold
@@ -28,9 +31,9 @@ type gate struct {
 	settles  []settle
 	asking   *ask
 	writing  bool
+	pending  *change   // what was sent and nobody knows the fate of
 	gathered time.Time // since when outcomes that hurry nobody are gathered
 	carried  bool      // local was put into the shared state when the store went away
-	era      uint64    // of what was seen: see kvstate.Update
 }
 
 // A settle is a probe that has ended and was not written yet.
@@ -42,16 +45,17 @@ type settle struct {
 
 // An ask is a call that waits to be let through as a probe.
 type ask struct {
-	since time.Time
-	sent  time.Time // when it was first tried
 	nonce string
-	done  func(pass, bool) bool
+	sent  time.Time // when it was first tried
+	timer *time.Timer
+	done  func(pass, bool) bool // nil once it was called
 }
 
 // A pass is what a call was let through with, to be handed back with its outcome.
 type pass struct {
 	gate  *gate
 	epoch uint64         // of the shared breaker
+	era   uint64         // of the store
 	local breaker.Permit // of this executor's own
 	probe string         // the nonce of a probe's grant; "" is none
 	until time.Time      // of a probe: its lease ends then, by our clock
@@ -60,7 +64,7 @@ type pass struct {
 
 // admit says whether a call may go now. With breaker.Ask it may go if ask wins.
 func (g *gate) admit(now time.Time) (pass, breaker.Answer) {
-	if g.gates.away.Load() {
+	if g.alone || g.gates.away.Load() {
 		return g.admitAlone(now)
 	}
 	s := g.seen.Load()
@@ -69,11 +73,20 @@ func (g *gate) admit(now time.Time) (pass, breaker.Answer) {
 			return pass{}, a
 		}
 	}
-	permit, ok := g.local.Admit(now)
-	if !ok {
+	return g.admitHere(now, s, false)
+}
+
+// admitHere is the word of our own machine, which has none where a person has said what to do.
+func (g *gate) admitHere(now time.Time, s *breaker.Seen, away bool) (pass, breaker.Answer) {
+	p := pass{gate: g, epoch: s.Epoch(), era: g.era.Load(), away: away}
+	if st := s.State(); st == breaker.ForcedClosed || st == breaker.Disabled {
+		return p, breaker.Pass
+	}
+	var ok bool
+	if p.local, ok = g.local.Admit(now); !ok {
 		return pass{}, breaker.Refuse
 	}
-	return pass{gate: g, epoch: s.Epoch(), local: permit}, breaker.Pass
+	return p, breaker.Pass
 }
 
 // admitAlone decides while the store is away: an open state that was seen holds for its time, then our own machine goes
@@ -91,11 +104,7 @@ func (g *gate) admitAlone(now time.Time) (pass, breaker.Answer) {
 		}
 		g.mu.Unlock()
 	}
-	permit, ok := g.local.Admit(now)
-	if !ok {
-		return pass{}, breaker.Refuse
-	}
-	return pass{gate: g, epoch: s.Epoch(), local: permit, away: true}, breaker.Pass
+	return g.admitHere(now, s, true)
 }
 
 // back ends what admitAlone began: the shared breaker decides again.
@@ -110,18 +119,32 @@ func (g *gate) back(now time.Time) {
 	g.kick()
 }
 
-// ask tries to take a probe. done is called once, on another goroutine, unless another call is asking already: then ask
-// returns false. Where done says that it has no use for the grant, the grant is given back.
-func (g *gate) ask(now time.Time, done func(pass, bool) bool) bool {
+// ask tries to take a probe. done is called once, on another goroutine, within askTimeout; where another call is asking
+// already, ask returns false and done is not called. Where done says that it has no use for the grant, the grant is given
+// back.
+func (g *gate) ask(done func(pass, bool) bool) bool {
 	g.mu.Lock()
-	if g.asking != nil {
-		g.mu.Unlock()
+	defer g.mu.Unlock()
+	if g.asking != nil || !g.kicked() {
 		return false
 	}
-	g.asking = &ask{since: now, nonce: nonce(), done: done}
-	g.mu.Unlock()
-	g.kick()
+	a := &ask{nonce: nonce(), done: done}
+	a.timer = time.AfterFunc(askTimeout, func() { g.answer(a, pass{}, false) })
+	g.asking = a
 	return true
+}
+
+// answer calls done, once. It says whether the call goes with p.
+func (g *gate) answer(a *ask, p pass, ok bool) bool {
+	g.mu.Lock()
+	done := a.done
+	a.done = nil
+	if g.asking == a {
+		g.asking = nil
+	}
+	g.mu.Unlock()
+	a.timer.Stop()
+	return done != nil && done(p, ok)
 }
 
 // report tells how a call that was let through went. The transition is one of our own machine; what the shared one does
@@ -134,30 +157,38 @@ func (g *gate) report(now time.Time, p pass, r breaker.Report, cause string) (br
 	tr, changed := g.local.Report(now, p.local, own)
 
 	if p.probe != "" {
-		g.mu.Lock()
-		g.settles = append(g.settles, settle{p.probe, r.Outcome, cause})
-		g.mu.Unlock()
-		g.kick()
+		g.settle(settle{p.probe, r.Outcome, cause})
 		return tr, changed
 	}
-	s := g.seen.Load()
-	if g.gates.store == nil || p.epoch != s.Epoch() || r.Outcome == breaker.Neutral && r.Wait == 0 {
+	if g.alone || g.gates.store == nil || r.Outcome == breaker.Neutral && r.Wait == 0 {
 		return tr, changed
 	}
 	policy := g.policy.Load()
-	if r.Outcome == breaker.Success && r.Wait == 0 && s.Settled() && s.Clean() && policy.Mode == breaker.Consecutive && !g.unsaid.Load() {
+	if s := g.seen.Load(); r.Outcome == breaker.Success && r.Wait == 0 && s.Settled() && s.Clean() &&
+		policy.Mode == breaker.Consecutive && !g.unsaid.Load() {
 		return tr, changed // nothing to reset, here or there
 	}
 	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.seen.Load()
+	if p.epoch != s.Epoch() || p.era != g.era.Load() {
+		return tr, changed
+	}
 	g.fold.Add(s, *policy, r, nonce())
 	g.cause = cause
-	says := g.fold.Says(s)
-	g.unsaid.Store(says)
-	g.mu.Unlock()
-	if says {
-		g.kick()
+	if g.fold.Says(s) {
+		g.unsaid.Store(true)
+		g.kicked()
 	}
 	return tr, changed
+}
+
+// settle has the end of a probe written.
+func (g *gate) settle(st settle) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.settles = append(g.settles, st)
+	g.kicked()
 }
 
 // view is what there is to show.

@@ -36,7 +36,9 @@ type gates struct {
 	byKey sync.Map // key → *gate
 	count atomic.Int64
 
-	mu      sync.Mutex // orders start and shut
+	mu      sync.Mutex    // orders start and shut
+	busy    int           // writers
+	quiet   chan struct{} // closed when the last of them ends
 	ctx     context.Context
 	stop    context.CancelFunc
 	writers sync.WaitGroup
@@ -70,11 +72,12 @@ func (gs *gates) gate(key string, p *breaker.Policy) *gate {
 	if p == nil {
 		p = new(breaker.Default())
 	}
-	g := &gate{key: key, gates: gs, local: breaker.New(*p)}
+	g := &gate{key: key, gates: gs, local: breaker.New(*p), wake: make(chan struct{}, 1)}
 	g.policy.Store(p)
 	g.seen.Store(&breaker.Seen{})
 	if gs.count.Load() >= maxTools {
-		return g // not kept, so not shared: a bound, not a service
+		g.alone = true // not kept, so not shared: a bound, not a service
+		return g
 	}
 	v, was := gs.byKey.LoadOrStore(key, g)
 	if !was {
@@ -96,12 +99,27 @@ func keyOf(tool, partition string) string {
 // maxSilence is after what time without a whole copy the store counts as away. Follow makes one every five seconds.
 const maxSilence = 12 * time.Second
 
-// run follows the store until ctx ends.
-func (gs *gates) run(ctx context.Context) error {
-	if gs.store == nil {
-		<-ctx.Done()
-		return nil
+// run follows the store until ctx ends. What keeps it from that is said, and tried again: meanwhile this executor decides
+// alone.
+func (gs *gates) run(ctx context.Context) {
+	for gs.store != nil && ctx.Err() == nil {
+		err := gs.share(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		gs.lost()
+		gs.log.Error("circuit breakers cannot be shared", "error", err)
+		select {
+		case <-time.After(rejoin):
+		case <-ctx.Done():
+		}
 	}
+}
+
+// rejoin is how soon sharing is tried again when it could not begin.
+const rejoin = 5 * time.Second
+
+func (gs *gates) share(ctx context.Context) error {
 	gs.whole()
 	defer gs.bus.OnDisconnect(gs.lost)()
 	var parts sync.WaitGroup
@@ -122,13 +140,38 @@ func (gs *gates) start(f func()) bool {
 	if gs.store == nil || gs.ctx.Err() != nil {
 		return false
 	}
-	gs.writers.Go(f)
+	gs.busy++
+	gs.writers.Go(func() {
+		f()
+		gs.mu.Lock()
+		defer gs.mu.Unlock()
+		if gs.busy--; gs.busy == 0 && gs.quiet != nil {
+			close(gs.quiet)
+			gs.quiet = nil
+		}
+	})
 	return true
 }
 
-// shut ends the writers. What was not said is lost: breakers are soft state.
+// lastWords is how long what is still to be said may take at the end: a probe that nobody hears the end of holds up
+// everybody until its lease is over.
+const lastWords = time.Second
+
+// shut ends the writers, when all is said or lastWords are over. What was not said is lost: breakers are soft state.
 func (gs *gates) shut() {
 	gs.mu.Lock()
+	if gs.busy > 0 && !gs.away.Load() {
+		quiet := make(chan struct{})
+		gs.quiet = quiet
+		gs.mu.Unlock()
+		t := time.NewTimer(lastWords)
+		select {
+		case <-quiet:
+		case <-t.C:
+		}
+		t.Stop()
+		gs.mu.Lock()
+	}
 	gs.stop()
 	gs.mu.Unlock()
 	gs.writers.Wait()
@@ -152,7 +195,7 @@ func (gs *gates) take(u kvstate.Update) {
 			v.(*gate).forget(u.Era, u.Revision)
 		}
 	default:
-		gs.gate(u.Key, nil).apply(gs.decode(u.Entry), u.Era, u.Revision)
+		gs.gate(u.Key, nil).apply(gs.decode(u.Entry), u.Era, u.Revision, false)
 	}
 }
 
@@ -175,14 +218,6 @@ func (gs *gates) decode(e kvstate.Entry) breaker.Shared {
 		gs.log.Warn("a breaker's record was repaired", "breaker", e.Key, "revision", e.Revision, "error", err)
 	}
 	return v
-}
-
-// swap writes by compare-and-swap; rev 0 creates.
-func (gs *gates) swap(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if rev == 0 {
-		return gs.store.Create(ctx, key, value)
-	}
-	return gs.store.Update(ctx, key, value, rev)
 }
 
 // lost is the word that the store does not answer.
@@ -208,12 +243,14 @@ func (gs *gates) watch(ctx context.Context) {
 	}
 }
 
-// sleep waits; false means that the executor is stopping.
-func (gs *gates) sleep(d time.Duration) bool {
+// sleep waits, or until somebody wakes it; false means that the executor is stopping.
+func (gs *gates) sleep(d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-wake:
 		return true
 	case <-gs.ctx.Done():
 		return false

@@ -23,25 +23,37 @@ const (
 func (g *gate) kick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.writing {
-		g.writing = g.gates.start(g.write)
-	}
+	g.kicked()
 }
 
-// A change is one write that is due.
+// kicked is kick under the lock. It is false where nothing will be written: the executor is stopping.
+func (g *gate) kicked() bool {
+	if g.writing {
+		select {
+		case g.wake <- struct{}{}:
+		default: // it will look again
+		}
+		return true
+	}
+	g.writing = g.gates.start(g.write)
+	return g.writing
+}
+
+// A change is one write that is due, or was sent and is not known to have come.
 type change struct {
-	value breaker.Shared
-	rev   uint64 // of what it follows: never of anything that was seen later
-	era   uint64 // of that
-	tr    breaker.Transition
-	cause string
-	write string // its nonce
+	value  breaker.Shared
+	before string // the nonce of the value that it follows
+	rev    uint64 // of that value: never of anything that was seen later
+	era    uint64 // of that
+	tr     breaker.Transition
+	cause  string
+	write  string // its nonce
+	sent   time.Time
 
 	fold   breaker.Fold // what it says of these
-	settle *settle
+	settle bool         // that the first of settles has ended
 	ask    *ask
 	probe  bool
-	sent   time.Time
 }
 
 // write writes until there is nothing left to say. It waits for the store, so nobody waits for it.
@@ -49,25 +61,21 @@ func (g *gate) write() {
 	backoff := backoffFirst
 	for {
 		c, wait, more := g.next(time.Now())
-		if !more {
+		switch {
+		case !more:
 			return
-		}
-		if wait > 0 {
-			if !g.gates.sleep(wait) {
-				g.giveUp()
-				return
-			}
-			continue
-		}
-		if g.attempt(c) {
+		case wait > 0:
+			more = g.gates.sleep(wait, g.wake)
+		case g.attempt(c):
 			backoff = backoffFirst
-			continue
+		default:
+			more = g.gates.sleep(backoff/2+rand.N(backoff), nil)
+			backoff = min(2*backoff, backoffMost)
 		}
-		if !g.gates.sleep(backoff/2 + rand.N(backoff)) {
+		if !more {
 			g.giveUp()
 			return
 		}
-		backoff = min(2*backoff, backoffMost)
 	}
 }
 
@@ -75,196 +83,227 @@ func (g *gate) write() {
 func (g *gate) giveUp() {
 	g.mu.Lock()
 	a := g.asking
-	g.asking, g.writing = nil, false
+	g.writing = false
 	g.mu.Unlock()
 	if a != nil {
-		a.done(pass{}, false)
+		g.answer(a, pass{}, false)
 	}
 }
 
 // next is the change to write now, or how long to wait for more to write with it. It is false where there is nothing, and
 // then the writer is over.
-func (g *gate) next(now time.Time) (c change, wait time.Duration, more bool) {
+func (g *gate) next(now time.Time) (c *change, wait time.Duration, more bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.pending != nil {
+		return g.pending, 0, true // the very same again: nothing else may follow what it followed
+	}
 	s, p := g.seen.Load(), *g.policy.Load()
-	c = change{write: nonce(), rev: s.Rev, era: g.gates.era.Load(), sent: now, cause: g.cause}
-	for len(g.settles) > 0 {
-		st := g.settles[0]
-		v, tr, ok := s.Settle(p, st.outcome, st.nonce, c.write)
-		if ok {
-			c.value, c.tr, c.settle, c.cause = v, tr, &st, st.cause
-			return c, 0, true
-		}
-		g.settles = g.settles[1:] // its grant does not stand any more
-	}
-	if a := g.asking; a != nil {
-		v, tr, probe, ok := s.Take(now, p, g.gates.me, a.nonce)
-		if ok && now.Sub(a.since) < askTimeout && !g.gates.away.Load() {
-			if a.sent.IsZero() {
-				a.sent = now // of several tries the first may be the one that stands
-			}
-			c.value, c.tr, c.ask, c.probe, c.write, c.sent = v, tr, a, probe, a.nonce, a.sent
-			return c, 0, true
-		}
-		g.asking = nil
-		g.gates.start(func() { a.done(pass{}, false) }) // not under our lock
-	}
-	if !g.fold.Says(s) {
-		g.fold = breaker.Fold{}
-		g.unsaid.Store(false)
-		g.writing = false
-		return c, 0, false
-	}
-	if !g.fold.Urgent() {
-		if in := g.gathered.Add(gather).Sub(now); !g.gathered.IsZero() && in > 0 {
-			return c, in, true
-		}
+	c = &change{write: nonce(), before: s.Value.Nonce, rev: s.Rev, era: g.era.Load(), sent: now, cause: g.cause}
+	switch {
+	case g.nextSettle(c, s, p), g.nextAsk(c, s, p, now):
+	case !g.fold.Says(s):
+		return nil, 0, g.rest()
+	case !g.fold.Urgent() && (g.gathered.IsZero() || now.Before(g.gathered)):
 		if g.gathered.IsZero() {
-			g.gathered = now
-			return c, gather, true
+			g.gathered = now.Add(gather)
 		}
+		return nil, g.gathered.Sub(now), true
+	case !g.nextFold(c, s, p, now):
+		return nil, 0, g.rest()
 	}
-	g.gathered = time.Time{}
-	v, tr, ok := s.Apply(now, p, g.fold, g.gates.me, g.gates.live(now), c.write)
-	c.value, c.tr, c.fold = v, tr, g.fold
-	g.fold = breaker.Fold{Epoch: c.fold.Epoch}
-	if !ok {
-		g.unsaid.Store(false)
-		g.writing = false
-		return c, 0, false
-	}
+	g.pending = c
 	return c, 0, true
 }
 
-// attempt writes one change and sees to what came of it. It is false where the store could not be asked.
-func (g *gate) attempt(c change) bool {
-	ctx, cancel := context.WithTimeout(g.gates.ctx, writeTimeout)
-	defer cancel()
-	body, err := wire.Marshal(wire.MsgPack, &c.value)
-	if err != nil {
-		g.gates.log.Error("a breaker could not be written", "breaker", g.key, "error", err)
-		return true
-	}
-	rev, err := g.gates.swap(ctx, g.key, body, c.rev)
-	if err == nil {
-		g.apply(c.value, c.era, rev)
-		g.wrote(c)
-		return true
-	}
-	// Whatever the answer was, the write may stand there. Only what stands there tells.
-	stands, lerr := g.look(ctx)
-	if lerr == nil && stands == c.write {
-		g.wrote(c)
-		return true
-	}
-	g.unwritten(c)
-	if lerr == nil && errors.Is(err, kvstate.ErrConflict) {
-		g.gates.conflicts.Add(1)
-		return false // somebody was faster: look again, a little later
-	}
-	if lerr != nil {
-		g.gates.lost()
-		g.refuseAsk(c)
+// rest ends the writer: there is nothing to say.
+func (g *gate) rest() bool {
+	g.fold, g.gathered, g.writing = breaker.Fold{}, time.Time{}, false
+	g.unsaid.Store(false)
+	return false
+}
+
+func (g *gate) nextSettle(c *change, s *breaker.Seen, p breaker.Policy) bool {
+	for ; len(g.settles) > 0; g.settles = g.settles[1:] {
+		st := g.settles[0]
+		v, tr, ok := s.Settle(p, st.outcome, st.nonce, c.write)
+		if ok {
+			c.value, c.tr, c.settle, c.cause = v, tr, true, st.cause
+			return true
+		} // its grant does not stand any more
 	}
 	return false
 }
 
-// look reads what stands in the store, and returns the nonce of its writer.
-func (g *gate) look(ctx context.Context) (string, error) {
+func (g *gate) nextAsk(c *change, s *breaker.Seen, p breaker.Policy, now time.Time) bool {
+	a := g.asking
+	if a == nil {
+		return false
+	}
+	v, tr, probe, ok := s.Take(now, p, g.gates.me, a.nonce)
+	if !ok || g.gates.away.Load() {
+		g.asking = nil
+		g.gates.start(func() { g.answer(a, pass{}, false) }) // not under our lock
+		return false
+	}
+	if a.sent.IsZero() {
+		a.sent = now // of several tries the first may be the one that stands
+	}
+	c.value, c.tr, c.ask, c.probe, c.write, c.sent = v, tr, a, probe, a.nonce, a.sent
+	return true
+}
+
+func (g *gate) nextFold(c *change, s *breaker.Seen, p breaker.Policy, now time.Time) (ok bool) {
+	c.value, c.tr, ok = s.Apply(now, p, g.fold, g.gates.me, g.gates.live(now), c.write)
+	c.fold, g.fold, g.gathered = g.fold, breaker.Fold{}, time.Time{}
+	return ok
+}
+
+// attempt sends a change and finds out what became of it. It is false where the same, or another, should be sent a little
+// later.
+func (g *gate) attempt(c *change) bool {
+	body, err := wire.Marshal(wire.MsgPack, &c.value)
+	if err != nil {
+		g.gates.log.Error("a breaker could not be written", "breaker", g.key, "error", err)
+		g.resolve(c, breaker.Missed, breaker.Fold{})
+		return false
+	}
+	rev, err := g.swap(c, body)
+	if err == nil {
+		g.apply(c.value, c.era, rev, true)
+		g.resolve(c, breaker.Stands, breaker.Fold{})
+		return true
+	}
+	// Whatever the answer was, the write may stand there. Only what stands there tells.
+	if lerr := g.look(); lerr != nil {
+		g.gates.lost() // and the change stays pending
+		if c.ask != nil {
+			g.answer(c.ask, pass{}, false)
+		}
+		return false
+	}
+	if errors.Is(err, kvstate.ErrConflict) {
+		g.gates.conflicts.Add(1)
+	}
+	if c.era != g.era.Load() {
+		g.resolve(c, breaker.Missed, breaker.Fold{}) // what it speaks of is gone
+		return false
+	}
+	fate := g.seen.Load().Fate(c.write, c.before)
+	switch fate {
+	case breaker.Stands:
+		g.resolve(c, fate, breaker.Fold{})
+		return true
+	case breaker.Missed:
+		g.resolve(c, fate, c.fold)
+	case breaker.Unclear:
+		g.resolve(c, fate, c.fold.Unsure())
+	}
+	return false // where it waits, the very same goes out again
+}
+
+func (g *gate) swap(c *change, body []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(g.gates.ctx, writeTimeout)
+	defer cancel()
+	if c.rev == 0 {
+		return g.gates.store.Create(ctx, g.key, body)
+	}
+	return g.gates.store.Update(ctx, g.key, body, c.rev)
+}
+
+// look takes in what stands in the store.
+func (g *gate) look() error {
+	ctx, cancel := context.WithTimeout(g.gates.ctx, writeTimeout)
+	defer cancel()
 	seen, era := g.seen.Load(), g.gates.era.Load()
 	e, err := g.gates.store.Get(ctx, g.key)
 	if errors.Is(err, kvstate.ErrNotFound) {
 		g.seen.CompareAndSwap(seen, &breaker.Seen{}) // unless something was told meanwhile
-		return "", nil
+		return nil
 	}
 	if err != nil {
-		return "", err
+		return err
 	}
-	v := g.gates.decode(e)
-	g.apply(v, era, e.Revision)
-	return v.Nonce, nil
+	g.apply(g.gates.decode(e), era, e.Revision, false)
+	return nil
 }
 
-// unwritten takes back what a change was to say.
-func (g *gate) unwritten(c change) {
+// resolve ends a pending change. Again is what of it is to be said again.
+func (g *gate) resolve(c *change, f breaker.Fate, again breaker.Fold) {
+	s := g.seen.Load()
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.fold = c.fold.Then(g.fold)
-}
-
-// refuseAsk lets a call that waits for a probe go its way: the store does not answer.
-func (g *gate) refuseAsk(c change) {
-	g.mu.Lock()
-	a := g.asking
-	if c.ask == nil || a != c.ask {
-		g.mu.Unlock()
-		return
+	g.pending = nil
+	g.fold = again.Then(g.fold)
+	if f == breaker.Stands && c.settle {
+		g.settles = g.settles[1:]
 	}
-	g.asking = nil
 	g.mu.Unlock()
-	a.done(pass{}, false)
-}
-
-// wrote is what follows from a change that stands in the store.
-func (g *gate) wrote(c change) {
-	if c.tr.From != c.tr.To {
+	if f == breaker.Stands && c.tr.From != c.tr.To {
 		g.gates.publish(g.key, c.tr, c.cause)
 	}
 	switch {
-	case c.settle != nil:
-		g.mu.Lock()
-		g.settles = g.settles[1:]
-		g.mu.Unlock()
-	case c.ask != nil:
-		g.granted(c)
+	case c.ask == nil:
+	case c.probe && s.Holds(c.write):
+		g.granted(c, s.Epoch())
+	case f == breaker.Stands && !c.probe && s.Value.Nonce == c.write:
+		g.answer(c.ask, pass{gate: g, epoch: s.Epoch(), era: c.era}, true)
+	case f == breaker.Stands:
+		g.answer(c.ask, pass{}, false) // it stood, and something came after it
 	}
 }
 
 // granted lets the call through that asked. One that has no use for it any more gives it back.
-func (g *gate) granted(c change) {
-	g.mu.Lock()
-	g.asking = nil
-	g.mu.Unlock()
-	p := pass{gate: g, epoch: g.seen.Load().Epoch()}
-	if c.probe {
-		p.probe = c.ask.nonce
-		p.until = c.sent.Add(c.lease()) // not the policy's, which may have changed meanwhile
+func (g *gate) granted(c *change, epoch uint64) {
+	p := pass{gate: g, epoch: epoch, era: c.era, probe: c.write, until: c.sent.Add(c.lease())}
+	if !g.answer(c.ask, p, true) {
+		g.settle(settle{nonce: c.write, outcome: breaker.Neutral})
 	}
-	if c.ask.done(p, true) || !c.probe {
-		return
-	}
-	g.mu.Lock()
-	g.settles = append(g.settles, settle{nonce: c.ask.nonce, outcome: breaker.Neutral})
-	g.mu.Unlock()
 }
 
-// lease is the length of the grant that c takes: the last one.
+// lease is the length of the grant that c takes: not the policy's, which may have changed meanwhile.
 func (c *change) lease() time.Duration {
-	return time.Duration(c.value.Probes[len(c.value.Probes)-1].LeaseMs) * time.Millisecond
+	for _, p := range c.value.Probes {
+		if p.Nonce == c.write {
+			return time.Duration(p.LeaseMs) * time.Millisecond
+		}
+	}
+	return 0
 }
 
-// apply takes in what stands at rev of an era, unless something newer was seen. Of a new era everything is newer.
-func (g *gate) apply(v breaker.Shared, era, rev uint64) {
+// apply takes in what stands at rev of an era, unless something newer was seen. Of a new era everything is newer; and so is
+// our own write that was confirmed at a revision that we had passed: it proves that the store began anew.
+func (g *gate) apply(v breaker.Shared, era, rev uint64, own bool) {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
 		old := g.seen.Load()
-		base := old
+		base, known := old, g.era.Load()
 		switch {
-		case era < g.era || era == g.era && rev <= old.Rev:
+		case era < known:
 			return
-		case era > g.era && old.Rev == rev && old.Value.Nonce == v.Nonce: // the same as before
-			g.era = era
+		case era == known && rev <= old.Rev:
+			if !own || old.Fate(v.Nonce, "") == breaker.Stands {
+				return
+			}
+			base = &breaker.Seen{}
+		case era > known && old.Rev == rev && old.Value.Nonce == v.Nonce: // the same as before
+			g.era.Store(era)
 			return
-		case era > g.era:
+		case era > known:
 			base = &breaker.Seen{}
 		}
 		if g.seen.CompareAndSwap(old, base.Next(now, v, rev)) {
-			g.era = era
+			g.turn(era)
 			return
 		}
+	}
+}
+
+// turn begins an era: what was to be said of the one before is void. g.mu is held.
+func (g *gate) turn(era uint64) {
+	if g.era.Swap(era) != era {
+		g.fold = breaker.Fold{}
 	}
 }
 
@@ -272,9 +311,10 @@ func (g *gate) apply(v breaker.Shared, era, rev uint64) {
 func (g *gate) forget(era, rev uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if era < g.era || era == g.era && rev < g.seen.Load().Rev {
+	known := g.era.Load()
+	if era < known || era == known && rev < g.seen.Load().Rev {
 		return
 	}
-	g.era = era
+	g.turn(era)
 	g.seen.Store(&breaker.Seen{})
 }

@@ -89,7 +89,11 @@ func settle(t *testing.T, s *bus.Server) *quarter {
 		t.Fatal(err)
 	}
 	q.reg = registry.New(registry.Config{Bus: q.exec, Store: store})
-	if q.ex, err = executor.New(executor.Config{Bus: q.exec, Registry: q.reg}); err != nil {
+	breakers, err := kvstate.Open(t.Context(), q.exec, kvstate.Config{Bucket: "TB_BREAKERS"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.ex, err = executor.New(executor.Config{Bus: q.exec, Registry: q.reg, Breakers: breakers}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -232,7 +232,7 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 	switch {
 	case answer == breaker.Pass:
 		return r.launch(now, a, p)
-	case answer == breaker.Ask && r.gate.ask(now, a.let):
+	case answer == breaker.Ask && r.gate.ask(a.let):
 		return nil
 	}
 	return r.circuitOpen(now)
@@ -431,7 +431,7 @@ func (r *run) report(now time.Time, rep breaker.Report) {
 	}
 	r.asked = false
 	if rep.Outcome == breaker.Failure {
-		if r.failed && r.gate.policy.Load().Distinct {
+		if r.failed && r.pass.probe == "" && r.gate.policy.Load().Distinct {
 			rep.Outcome = breaker.Neutral
 		}
 		r.failed = true

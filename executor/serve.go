@@ -27,16 +27,14 @@ func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
 		return fmt.Errorf("executor: listen for cancels: %w", err)
 	}
 	sharing, part := context.WithCancel(context.WithoutCancel(ctx))
-	shared := make(chan error, 1)
-	go func() { shared <- e.gates.run(sharing) }()
+	shared := make(chan struct{})
+	go func() {
+		defer close(shared)
+		e.gates.run(sharing)
+	}()
 	defer func() { part(); <-shared }() // breakers are shared until the last call has ended
 	close(e.ready)
-	select {
-	case <-ctx.Done():
-	case err := <-shared:
-		shared <- nil
-		return fmt.Errorf("executor: share breakers: %w", err)
-	}
+	<-ctx.Done()
 	if drain <= 0 {
 		drain = 30 * time.Second
 	}
