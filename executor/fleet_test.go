@@ -168,12 +168,12 @@ func TestFleetWithSickExecutors(t *testing.T) {
 		stopHole := traffic([]*stage{vanishing}, "fine", 100*time.Millisecond, func(int, tool.Result) {})
 		time.Sleep(time.Second)
 		all[broken].conn.Close()
-		time.Sleep(60 * time.Second)
+		time.Sleep(20 * time.Second)
 		stop()
 		stopHole()
 		synctest.Wait()
 		t.Logf("%d calls of the others succeeded, %d did not; the black hole took %d", good.Load(), wrong.Load(), hole.took.Load())
-		if wrong.Load() > 0 || good.Load() < 60*replicas {
+		if wrong.Load() > 0 || good.Load() < 20*replicas {
 			t.Errorf("%d calls of executors that are well did not succeed, %d did, want none and most", wrong.Load(), good.Load())
 		}
 		if hole.took.Load() < 5 {
@@ -204,9 +204,7 @@ func (b *blackHole) Tool(name string) *registry.Tool {
 		return t
 	}
 	one := *t
-	w := t.Workers[0]
-	w.ID = b.worker
-	one.Workers = append(one.Workers[:0:0], w)
+	one.Workers = []*registry.Instance{{ID: b.worker}}
 	return &one
 }
 

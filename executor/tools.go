@@ -88,16 +88,34 @@ func (e *Executor) breakerPolicy(c *tool.Compiled, timeout time.Duration) *break
 		return &p
 	}
 	b := c.Manifest.Breaker
-	if b.FailureThreshold != nil {
-		p.FailureThreshold = *b.FailureThreshold
-	}
-	if b.SuccessThreshold != nil {
-		p.SuccessThreshold = *b.SuccessThreshold
-	}
-	if b.TimeoutMs != nil {
-		p.OpenFor = time.Duration(*b.TimeoutMs) * time.Millisecond
+	p.FailureThreshold, p.SuccessThreshold = or(b.FailureThreshold, p.FailureThreshold), or(b.SuccessThreshold, p.SuccessThreshold)
+	p.OpenFor = orMs(b.TimeoutMs, p.OpenFor)
+	p.OpenMost = orMs(b.MaxTimeoutMs, p.OpenMost)
+	p.Window, p.Slow = orMs(b.WindowMs, p.Window), orMs(b.SlowMs, p.Slow)
+	p.MinCalls, p.Probes, p.MinReporters = or(b.MinCalls, p.MinCalls), or(b.Probes, p.Probes), or(b.MinReporters, p.MinReporters)
+	p.Rate, p.Growth = or(b.Rate, p.Rate), or(b.TimeoutGrowth, p.Growth)
+	p.Distinct, p.Ramp = b.DistinctCalls, b.RampUp
+	switch b.Mode {
+	case "failure_rate":
+		p.Mode = breaker.FailureRate
+	case "slow_calls":
+		p.Mode = breaker.SlowCalls
 	}
 	return &p
+}
+
+func or[T any](v *T, otherwise T) T {
+	if v == nil {
+		return otherwise
+	}
+	return *v
+}
+
+func orMs(v *int64, otherwise time.Duration) time.Duration {
+	if v == nil {
+		return otherwise
+	}
+	return time.Duration(*v) * time.Millisecond
 }
 
 func plural(n int, what string) string {

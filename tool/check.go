@@ -47,6 +47,14 @@ var spans = map[string]span{
 	"circuit_breaker.failure_threshold": {lo: 1, whole: true},
 	"circuit_breaker.success_threshold": {lo: 1, whole: true},
 	"circuit_breaker.timeout_ms":        {lo: 1, hi: day, unit: " of milliseconds", whole: true},
+	"circuit_breaker.max_timeout_ms":    {lo: 1, hi: day, unit: " of milliseconds", whole: true},
+	"circuit_breaker.window_ms":         {lo: 1000, hi: day, unit: " of milliseconds", whole: true},
+	"circuit_breaker.slow_ms":           {lo: 1, hi: day, unit: " of milliseconds", whole: true},
+	"circuit_breaker.min_calls":         {lo: 1, whole: true},
+	"circuit_breaker.rate":              {lo: 0.01, hi: 1},
+	"circuit_breaker.timeout_growth":    {lo: 1, hi: 100},
+	"circuit_breaker.probes":            {lo: 1, hi: 64, whole: true},
+	"circuit_breaker.min_reporters":     {lo: 1, hi: 16, whole: true},
 }
 
 func (s span) holds(n float64) bool {
@@ -72,6 +80,7 @@ func (s span) want() string {
 var (
 	effects    = []string{string(Read), string(Idempotent), string(Write)}
 	strategies = []string{"exponential_backoff", "exponential", "linear", "constant", "none"}
+	modes      = []string{"consecutive", "failure_rate", "slow_calls"}
 	classes    = []string{string(fault.Transient), string(fault.Permanent)}
 
 	// What the executor did itself means the same for every tool.
@@ -241,6 +250,15 @@ func (c *checker) breaker(p *BreakerPolicy) {
 	pointed(c, "circuit_breaker.failure_threshold", p.FailureThreshold)
 	pointed(c, "circuit_breaker.success_threshold", p.SuccessThreshold)
 	pointed(c, "circuit_breaker.timeout_ms", p.TimeoutMs)
+	c.oneOf("circuit_breaker.mode", p.Mode, modes)
+	pointed(c, "circuit_breaker.window_ms", p.WindowMs)
+	pointed(c, "circuit_breaker.min_calls", p.MinCalls)
+	pointed(c, "circuit_breaker.rate", p.Rate)
+	pointed(c, "circuit_breaker.slow_ms", p.SlowMs)
+	pointed(c, "circuit_breaker.timeout_growth", p.TimeoutGrowth)
+	pointed(c, "circuit_breaker.max_timeout_ms", p.MaxTimeoutMs)
+	pointed(c, "circuit_breaker.probes", p.Probes)
+	pointed(c, "circuit_breaker.min_reporters", p.MinReporters)
 }
 
 func pointed[T int | int64 | float64](c *checker, field string, n *T) {

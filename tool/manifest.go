@@ -49,6 +49,24 @@ type BreakerPolicy struct {
 	FailureThreshold *int   `json:"failure_threshold,omitempty" msgpack:"failure_threshold,omitempty"`
 	SuccessThreshold *int   `json:"success_threshold,omitempty" msgpack:"success_threshold,omitempty"`
 	TimeoutMs        *int64 `json:"timeout_ms,omitempty" msgpack:"timeout_ms,omitempty"` // how long it stays open
+
+	// Mode is what opens it: consecutive failures (the default), or the share of failure_rate or slow_calls within
+	// WindowMs (5 min), of at least MinCalls (10) calls, from Rate (0.5) on. A slow call takes SlowMs (10 s) or more.
+	Mode     string   `json:"mode,omitempty" msgpack:"mode,omitempty"`
+	WindowMs *int64   `json:"window_ms,omitempty" msgpack:"window_ms,omitempty"`
+	MinCalls *int     `json:"min_calls,omitempty" msgpack:"min_calls,omitempty"`
+	Rate     *float64 `json:"rate,omitempty" msgpack:"rate,omitempty"`
+	SlowMs   *int64   `json:"slow_ms,omitempty" msgpack:"slow_ms,omitempty"`
+
+	// TimeoutGrowth multiplies TimeoutMs each time it opens again without having closed, up to MaxTimeoutMs (ten times
+	// TimeoutMs). Nil means that it does not grow.
+	TimeoutGrowth *float64 `json:"timeout_growth,omitempty" msgpack:"timeout_growth,omitempty"`
+	MaxTimeoutMs  *int64   `json:"max_timeout_ms,omitempty" msgpack:"max_timeout_ms,omitempty"`
+
+	Probes        *int `json:"probes,omitempty" msgpack:"probes,omitempty"`                 // at once, in the fleet; 1
+	MinReporters  *int `json:"min_reporters,omitempty" msgpack:"min_reporters,omitempty"`   // executors that must agree on failures that no worker reported; 2, or 1 where one lives
+	DistinctCalls bool `json:"distinct_calls,omitempty" msgpack:"distinct_calls,omitempty"` // attempts of one call count once
+	RampUp        bool `json:"ramp_up,omitempty" msgpack:"ramp_up,omitempty"`               // calls come back gradually, over half of TimeoutMs
 }
 
 // A Classification overrides what faults of this tool mean: by kind, or by the fault's code, which wins.

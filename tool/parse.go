@@ -408,6 +408,17 @@ func (p *parser) breaker(to **BreakerPolicy) setter {
 			"failure_threshold": optional(p, &b.FailureThreshold),
 			"success_threshold": optional(p, &b.SuccessThreshold),
 			"timeout_ms":        optional(p, &b.TimeoutMs),
+			"mode":              p.filled(&b.Mode),
+			"window_ms":         optional(p, &b.WindowMs),
+			"min_calls":         optional(p, &b.MinCalls),
+			"rate":              optional(p, &b.Rate),
+			"slow_ms":           optional(p, &b.SlowMs),
+			"timeout_growth":    optional(p, &b.TimeoutGrowth),
+			"max_timeout_ms":    optional(p, &b.MaxTimeoutMs),
+			"probes":            optional(p, &b.Probes),
+			"min_reporters":     optional(p, &b.MinReporters),
+			"distinct_calls":    p.truth(&b.DistinctCalls),
+			"ramp_up":           p.truth(&b.RampUp),
 		})
 	}
 }

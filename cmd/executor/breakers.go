@@ -200,7 +200,7 @@ func (p *program) force(use, short string, state breaker.State) *cobra.Command {
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, shown to everybody")
 	if state != breaker.Closed {
-		c.Flags().DurationVar(&lasts, "for", 0, "how long, then it is closed again (default until `breakers auto`)")
+		c.Flags().DurationVar(&lasts, "for", 0, "how long, after which it is closed again (default until breakers auto)")
 	}
 	return c
 }

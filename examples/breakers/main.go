@@ -80,7 +80,8 @@ type show struct {
 	calls   *client.Client
 	reached atomic.Int32 // calls that the tool itself saw
 	sick    atomic.Bool
-	closed  atomic.Bool // the shared record said so last
+	opens   atomic.Int32 // how often it opened
+	closed  atomic.Bool  // the shared record said so last
 
 	mu     sync.Mutex
 	opened time.Time
@@ -169,6 +170,13 @@ func (s *show) run(ctx context.Context, c *bus.Conn, url string, nodes map[strin
 		_ = nodes[name].Process.Kill()
 	}
 	s.round(ctx, "while it is open, 12 calls at once")
+	if !kill {
+		s.reached.Store(0)
+		if err := s.until(ctx, "a probe has failed, and it is open again", func(outcomes) bool { return s.opens.Load() > 1 }); err != nil {
+			return err
+		}
+		s.say("meanwhile %d call reached the sick tool: the probe", s.reached.Load())
+	}
 	s.sick.Store(false)
 	s.say("the tool is well again; nobody knows yet")
 	if err := s.until(ctx, "it is closed everywhere", func(o outcomes) bool { return o.good == o.all && len(o.by) == 3 }); err != nil {
@@ -228,6 +236,7 @@ func (s *show) event(m *nats.Msg) {
 		s.mu.Lock()
 		s.opened = time.Now()
 		s.mu.Unlock()
+		s.opens.Add(1)
 	}
 	s.say("EVENT %s (%s), said by executor %.6s", ev.Decision, ev.Because, ev.Executor)
 }
@@ -281,11 +290,7 @@ func (s *show) round(ctx context.Context, what string) {
 func (s *show) until(ctx context.Context, what string, done func(outcomes) bool) error {
 	seen := outcomes{refused: map[string]int{}}
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		before := s.reached.Load()
 		o := s.burst(ctx, 12)
-		if n := s.reached.Load() - before; n == 1 && len(o.refused) > 0 {
-			s.say("of 12 calls at once one went through, as the probe")
-		}
 		for who := range o.refused {
 			seen.refused[who]++
 		}
