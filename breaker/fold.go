@@ -124,8 +124,9 @@ func (f *Fold) Says(s *Seen) bool {
 // row says that there are as many failures in a row as open it, whatever came after them.
 func (f *Fold) row(s *Seen) bool { return f.best > 0 && max(f.best, s.Value.Failures+f.lead) >= f.need }
 
-// Urgent reports whether the fold should be written now rather than with the next ones.
-func (f *Fold) Urgent() bool { return f.best > 0 || f.inferred > 0 || f.wait > 0 }
+// Urgent reports whether the fold should be written now rather than with the next ones. A success is as urgent as a
+// failure: while it waited, failures of others would count as in a row that were not.
+func (f *Fold) Urgent() bool { return f.success || f.best > 0 || f.inferred > 0 || f.wait > 0 }
 
 // Apply is the value that follows seen once the fold is in it. Me is the executor, live how many executors there are,
 // nonce names the write. It is false where the fold changes nothing.

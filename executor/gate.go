@@ -53,49 +53,63 @@ type ask struct {
 
 // A pass is what a call was let through with, to be handed back with its outcome.
 type pass struct {
-	gate  *gate
 	epoch uint64         // of the shared breaker
 	era   uint64         // of the store
 	local breaker.Permit // of this executor's own
-	probe string         // the nonce of a probe's grant; "" is none
-	until time.Time      // of a probe: its lease ends then, by our clock
+	probe *grant         // nil for a call that is none
 	away  bool           // it was this executor's own machine that let it through
 }
 
-// admit says whether a call may go now. With breaker.Ask it may go if ask wins.
-func (g *gate) admit(now time.Time) (pass, breaker.Answer) {
+// A grant is the right to be a probe.
+type grant struct {
+	nonce string
+	until time.Time // its lease ends then, by our clock
+}
+
+// admit says whether a call may go now, and with Pass fills in p. With breaker.Ask it may go if ask wins.
+func (g *gate) admit(now time.Time, p *pass) breaker.Answer {
 	if g.alone || g.gates.away.Load() {
-		return g.admitAlone(now)
+		return g.admitAlone(now, p)
 	}
 	s := g.seen.Load()
 	if !s.Settled() {
-		if a := s.Admit(now, *g.policy.Load(), rand.Float64()); a != breaker.Pass {
-			return pass{}, a
+		if a := g.asks(s, now); a != breaker.Pass {
+			return a
 		}
 	}
-	return g.admitHere(now, s, false)
+	return g.admitHere(now, s, p, false)
+}
+
+// asks is the word of the shared breaker.
+func (g *gate) asks(s *breaker.Seen, now time.Time) breaker.Answer {
+	roll := 0.0
+	if s.Value.Ramp {
+		roll = rand.Float64()
+	}
+	return s.Admit(now, *g.policy.Load(), roll)
 }
 
 // admitHere is the word of our own machine, which has none where a person has said what to do.
-func (g *gate) admitHere(now time.Time, s *breaker.Seen, away bool) (pass, breaker.Answer) {
-	p := pass{gate: g, epoch: s.Epoch(), era: g.era.Load(), away: away}
+func (g *gate) admitHere(now time.Time, s *breaker.Seen, p *pass, away bool) breaker.Answer {
+	p.epoch, p.era, p.probe, p.away = s.Epoch(), g.era.Load(), nil, away
 	if st := s.State(); st == breaker.ForcedClosed || st == breaker.Disabled {
-		return p, breaker.Pass
+		p.local = breaker.Permit{}
+		return breaker.Pass
 	}
 	var ok bool
 	if p.local, ok = g.local.Admit(now); !ok {
-		return pass{}, breaker.Refuse
+		return breaker.Refuse
 	}
-	return p, breaker.Pass
+	return breaker.Pass
 }
 
 // admitAlone decides while the store is away: an open state that was seen holds for its time, then our own machine goes
 // on from there.
-func (g *gate) admitAlone(now time.Time) (pass, breaker.Answer) {
+func (g *gate) admitAlone(now time.Time, p *pass) breaker.Answer {
 	s := g.seen.Load()
-	switch a := s.Admit(now, *g.policy.Load(), rand.Float64()); {
+	switch a := g.asks(s, now); {
 	case a == breaker.Refuse && s.State() != breaker.HalfOpen:
-		return pass{}, breaker.Refuse
+		return breaker.Refuse
 	case s.State() == breaker.Open || s.State() == breaker.HalfOpen:
 		g.mu.Lock()
 		if !g.carried {
@@ -104,7 +118,7 @@ func (g *gate) admitAlone(now time.Time) (pass, breaker.Answer) {
 		}
 		g.mu.Unlock()
 	}
-	return g.admitHere(now, s, true)
+	return g.admitHere(now, s, p, true)
 }
 
 // back ends what admitAlone began: the shared breaker decides again.
@@ -149,15 +163,15 @@ func (g *gate) answer(a *ask, p pass, ok bool) bool {
 
 // report tells how a call that was let through went. The transition is one of our own machine; what the shared one does
 // comes later, from write.
-func (g *gate) report(now time.Time, p pass, r breaker.Report, cause string) (breaker.Transition, bool) {
+func (g *gate) report(now time.Time, p *pass, r breaker.Report, cause string) (breaker.Transition, bool) {
 	own := r.Outcome
 	if own == breaker.Failure && !r.Inferred && !p.away {
 		own = breaker.Neutral // the tool's word is for all of us to count
 	}
 	tr, changed := g.local.Report(now, p.local, own)
 
-	if p.probe != "" {
-		g.settle(settle{p.probe, r.Outcome, cause})
+	if p.probe != nil {
+		g.settle(settle{p.probe.nonce, r.Outcome, cause})
 		return tr, changed
 	}
 	if g.alone || g.gates.store == nil || r.Outcome == breaker.Neutral && r.Wait == 0 {

@@ -45,9 +45,10 @@ func BenchmarkGate(b *testing.B) {
 	}{{"closed", breaker.Closed, breaker.Pass}, {"open", breaker.Open, breaker.Refuse}} {
 		g, now := benchGate(b, c.state), time.Now()
 		call := func() breaker.Answer {
-			p, answer := g.admit(now)
+			var p pass
+			answer := g.admit(now, &p)
 			if answer == breaker.Pass {
-				_, _ = g.report(now, p, breaker.Report{Outcome: breaker.Success}, "turn")
+				_, _ = g.report(now, &p, breaker.Report{Outcome: breaker.Success}, "turn")
 			}
 			return answer
 		}

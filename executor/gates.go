@@ -75,7 +75,7 @@ func (gs *gates) gate(key string, p *breaker.Policy) *gate {
 	g := &gate{key: key, gates: gs, local: breaker.New(*p), wake: make(chan struct{}, 1)}
 	g.policy.Store(p)
 	g.seen.Store(&breaker.Seen{})
-	if gs.count.Load() >= maxTools {
+	if gs.count.Load() >= maxGates {
 		g.alone = true // not kept, so not shared: a bound, not a service
 		return g
 	}
@@ -85,6 +85,9 @@ func (gs *gates) gate(key string, p *breaker.Policy) *gate {
 	}
 	return v.(*gate)
 }
+
+// maxGates bounds the breakers kept, at about two kilobytes each. Callers choose their keys (breaker_key).
+const maxGates = 100_000
 
 // keyOf is the key of a tool's breaker, or of one partition of it: what a partition is called may be anything.
 func keyOf(tool, partition string) string {
@@ -227,17 +230,23 @@ func (gs *gates) lost() {
 	}
 }
 
-// watch notices when the copy gets old.
+// watch notices when the copy gets old, and makes the store anew where somebody has deleted it.
 func (gs *gates) watch(ctx context.Context) {
+	anew, _ := gs.store.(interface{ Ensure(context.Context) error })
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if time.Since(gs.born)-time.Duration(gs.synced.Load()) > maxSilence {
-				gs.lost()
+		}
+		if time.Since(gs.born)-time.Duration(gs.synced.Load()) > maxSilence {
+			gs.lost()
+		}
+		if anew != nil && gs.away.Load() && n%5 == 0 && gs.bus.Connected() {
+			if err := anew.Ensure(ctx); err != nil {
+				gs.log.Debug("the breakers' store cannot be made anew yet", "error", err)
 			}
 		}
 	}

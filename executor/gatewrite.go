@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	writeTimeout = time.Second            // of one write or look
+	writeTimeout = 300 * time.Millisecond // of one write or look
 	askTimeout   = 250 * time.Millisecond // how long a call waits to be let through as a probe
 	gather       = 200 * time.Millisecond // how long outcomes that hurry nobody are gathered before a write
 	backoffFirst = 2 * time.Millisecond   // after a conflict
@@ -246,7 +246,7 @@ func (g *gate) resolve(c *change, f breaker.Fate, again breaker.Fold) {
 	case c.probe && s.Holds(c.write):
 		g.granted(c, s.Epoch())
 	case f == breaker.Stands && !c.probe && s.Value.Nonce == c.write:
-		g.answer(c.ask, pass{gate: g, epoch: s.Epoch(), era: c.era}, true)
+		g.answer(c.ask, pass{epoch: s.Epoch(), era: c.era}, true)
 	case f == breaker.Stands:
 		g.answer(c.ask, pass{}, false) // it stood, and something came after it
 	}
@@ -254,7 +254,7 @@ func (g *gate) resolve(c *change, f breaker.Fate, again breaker.Fold) {
 
 // granted lets the call through that asked. One that has no use for it any more gives it back.
 func (g *gate) granted(c *change, epoch uint64) {
-	p := pass{gate: g, epoch: epoch, era: c.era, probe: c.write, until: c.sent.Add(c.lease())}
+	p := pass{epoch: epoch, era: c.era, probe: &grant{c.write, c.sent.Add(c.lease())}}
 	if !g.answer(c.ask, p, true) {
 		g.settle(settle{nonce: c.write, outcome: breaker.Neutral})
 	}

@@ -228,10 +228,9 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 		ref: wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String()}
 	a.limit(do.Timeout)
 	r.now = a
-	p, answer := r.gate.admit(now)
-	switch {
+	switch answer := r.gate.admit(now, &r.pass); {
 	case answer == breaker.Pass:
-		return r.launch(now, a, p)
+		return r.launch(now, a)
 	case answer == breaker.Ask && r.gate.ask(a.let):
 		return nil
 	}
@@ -252,16 +251,19 @@ func (a *attempt) let(p pass, ok bool) bool {
 		return false
 	}
 	now := time.Now()
-	if p.probe != "" && !p.until.After(now) {
+	if p.probe != nil && !p.probe.until.After(now) {
 		ok = false // we were held up for so long that another may be the probe by now
 	}
 	f := r.circuitOpen(now)
 	if ok {
-		if left := p.until.Sub(now) - r.e.cfg.Grace; p.probe != "" && left < r.turn.Left(now) {
-			a.limit(left) // a probe ends before its lease does
-			r.apply(now, turn.Event{Kind: turn.Limited, Attempt: a.n, Timeout: left})
+		r.pass = p
+		if p.probe != nil {
+			if left := p.probe.until.Sub(now) - r.e.cfg.Grace; left < r.turn.Left(now) {
+				a.limit(left) // a probe ends before its lease does
+				r.apply(now, turn.Event{Kind: turn.Limited, Attempt: a.n, Timeout: left})
+			}
 		}
-		f = r.launch(now, a, p)
+		f = r.launch(now, a)
 	}
 	if f != nil {
 		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
@@ -270,9 +272,9 @@ func (a *attempt) let(p pass, ok bool) bool {
 }
 
 // launch sends an attempt that was let through.
-func (r *run) launch(now time.Time, a *attempt, p pass) *fault.Fault {
-	r.pass, r.asked = p, true
-	if tr, changed := p.local.Transition(); changed {
+func (r *run) launch(now time.Time, a *attempt) *fault.Fault {
+	r.asked = true
+	if tr, changed := r.pass.local.Transition(); changed {
 		r.changed(now, tr)
 	}
 	if len(r.call.Args) > r.e.bus.Inline() && r.blob == "" {
@@ -431,12 +433,12 @@ func (r *run) report(now time.Time, rep breaker.Report) {
 	}
 	r.asked = false
 	if rep.Outcome == breaker.Failure {
-		if r.failed && r.pass.probe == "" && r.gate.policy.Load().Distinct {
+		if r.failed && r.pass.probe == nil && r.gate.policy.Load().Distinct {
 			rep.Outcome = breaker.Neutral
 		}
 		r.failed = true
 	}
-	if tr, changed := r.gate.report(now, r.pass, rep, r.id); changed {
+	if tr, changed := r.gate.report(now, &r.pass, rep, r.id); changed {
 		r.changed(now, tr)
 	}
 }

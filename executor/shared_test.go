@@ -23,22 +23,27 @@ import (
 )
 
 // fleet is some executors that share their breakers.
-func fleet(t *testing.T, server *bus.Server, n int) ([]*stage, *kvstate.Bucket) {
+func fleet(t *testing.T, server *bus.Server, n int) (all []*stage, bucket *kvstate.Bucket) {
 	t.Helper()
-	var bucket *kvstate.Bucket
-	var all []*stage
+	all = fleetOn(t, server, n, func(c *bus.Conn) kvstate.Store {
+		var err error
+		if bucket, err = kvstate.Open(t.Context(), c, kvstate.Config{Bucket: "TB_BREAKERS"}); err != nil {
+			t.Fatal(err)
+		}
+		return bucket
+	})
+	return all, bucket
+}
+
+// fleetOn is a fleet with stores of one's own.
+func fleetOn(t *testing.T, server *bus.Server, n int, open func(*bus.Conn) kvstate.Store) (all []*stage) {
+	t.Helper()
 	for range n {
-		st := newStage(t, server, func(c *executor.Config) {
-			b, err := kvstate.Open(t.Context(), c.Bus, kvstate.Config{Bucket: "TB_BREAKERS"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.Breakers, bucket = b, b
-		})
+		st := newStage(t, server, func(c *executor.Config) { c.Breakers = open(c.Bus) })
 		st.serve()
 		all = append(all, st)
 	}
-	return all, bucket
+	return all
 }
 
 // quick is a manifest whose breaker opens after three failures for two seconds, and that is not retried.
@@ -253,10 +258,7 @@ func TestBucketMadeAnew(t *testing.T) {
 		if err := js.DeleteKeyValue(t.Context(), "TB_BREAKERS"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kvstate.Open(t.Context(), all[0].conn, kvstate.Config{Bucket: "TB_BREAKERS"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
+		time.Sleep(40 * time.Second) // they notice, and make it anew
 		trip()
 		want(t, all[1].call("down", `{}`), tool.Failed, fault.CircuitOpen)
 	})
@@ -265,7 +267,12 @@ func TestBucketMadeAnew(t *testing.T) {
 // While the store is away no call waits for it, and each executor decides alone.
 func TestStoreAway(t *testing.T) {
 	natstest.Bubble(t, func(t *testing.T) {
-		all, _ := fleet(t, natstest.InProcess(t), 2)
+		memory := kvstate.NewMemory()
+		var lines []*kvstate.Line
+		all := fleetOn(t, natstest.InProcess(t), 2, func(*bus.Conn) kvstate.Store {
+			lines = append(lines, memory.Line())
+			return lines[len(lines)-1]
+		})
 		var sick atomic.Bool
 		sick.Store(true)
 		all[0].work(handler("down", func(context.Context, *worker.Call) (any, error) {
@@ -275,8 +282,8 @@ func TestStoreAway(t *testing.T) {
 			return 1, nil
 		}, quick))
 		all[1].awaitWorker("down", all[0].reg.Tool("down").Workers[0].ID)
-		if err := all[0].conn.JetStream().DeleteKeyValue(t.Context(), "TB_BREAKERS"); err != nil {
-			t.Fatal(err)
+		for _, l := range lines {
+			l.Trouble(kvstate.Trouble{Away: true})
 		}
 		time.Sleep(15 * time.Second) // by now they know
 		for range 3 {

@@ -84,16 +84,17 @@ func (s *seat) start() {
 func (s *seat) call(ctx context.Context, gs *gates) {
 	for ctx.Err() == nil {
 		now, g := time.Now(), gs.gate("tool", s.policy)
-		p, answer := g.admit(now)
+		var p pass
+		answer := g.admit(now, &p)
 		switch answer {
 		case breaker.Pass:
-			g.report(now, p, breaker.Report{Outcome: breaker.Failure}, "")
+			g.report(now, &p, breaker.Report{Outcome: breaker.Failure}, "")
 		case breaker.Ask:
 			g.ask(func(p pass, ok bool) bool {
-				if !ok || p.probe == "" {
+				if !ok || p.probe == nil {
 					return false
 				}
-				left := time.Until(p.until)
+				left := time.Until(p.probe.until)
 				if left <= 0 || s.roll(10) == 0 { // too late, or its caller is gone
 					return false
 				}
@@ -102,7 +103,7 @@ func (s *seat) call(ctx context.Context, gs *gates) {
 				go func() {
 					s.tool.run(p.epoch, d)
 					if ctx.Err() == nil && s.roll(10) > 0 { // else it is lost
-						g.report(time.Now(), p, breaker.Report{Outcome: outcome}, "")
+						g.report(time.Now(), &p, breaker.Report{Outcome: outcome}, "")
 					}
 				}()
 				return true

@@ -41,6 +41,7 @@ type Bucket struct {
 	name  string
 	bus   *bus.Conn
 	max   int
+	cfg   Config
 	feed  string // where the stream publishes what it stored, up to the key
 	store string // where keys are written, up to the key
 }
@@ -71,20 +72,26 @@ func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
 		feed:  feedOf(c, cfg.Bucket),
 		store: "$KV." + cfg.Bucket + ".",
 	}
+	b.cfg = cfg
+	if err := b.Ensure(ctx); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Ensure creates the bucket anew if somebody has deleted it, and checks the one that stands.
+func (b *Bucket) Ensure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
 	defer cancel()
 	ctx, ended := b.guard(ctx)
 	info, err := b.info(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		info, err = b.create(ctx, cfg)
+		info, err = b.create(ctx, b.cfg)
 	}
 	if err = ended(err); err != nil {
-		return nil, b.fail("open", "", err)
+		return b.fail("open", "", err)
 	}
-	if err := b.check(info.Config); err != nil {
-		return nil, err
-	}
-	return b, nil
+	return b.check(info.Config)
 }
 
 // feedOf is <prefix>.v1.kv.<bucket>. with the root that all subjects share.

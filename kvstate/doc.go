@@ -10,6 +10,9 @@
 //	                                        ▼
 //	Follow ◄── <prefix>.v1.kv.<bucket>.>    and a snapshot: at the start, on reconnect, on a gap, every 5 s
 //
+// That holds within one history, an era. Where the bucket was made anew, or put back to an older state, revisions begin
+// again at lower numbers; Follow finds out within seconds, tells everything once more and counts a new era.
+//
 // KV.Watch is not used: it goes silent for 17 s when the server that hosts its consumer goes away, and for ever when the
 // bucket is made anew. The feed has no consumer.
 //

@@ -2,8 +2,11 @@ package kvstate_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/kvstate"
@@ -96,6 +99,38 @@ func TestFollowSyncs(t *testing.T) {
 		w.want(t, "synced")
 		if took := time.Since(begin).Round(time.Second); took != 10*time.Second {
 			t.Errorf("two more snapshots took %v, want 10s", took)
+		}
+	})
+}
+
+// A bucket in which nothing is written costs a look each time, however many keys it has, and no reading.
+func TestFollowReadsNothingTwice(t *testing.T) {
+	natstest.Bubble(t, func(t *testing.T) {
+		c := natstest.Connect(t, natstest.InProcess(t))
+		b := open(t, c, kvstate.Config{})
+		put(t, b, "a", "1")
+		var reads atomic.Int64
+		if _, err := c.NATS().Subscribe("$JS.API.DIRECT.GET.KV_b", func(*nats.Msg) { reads.Add(1) }); err != nil {
+			t.Fatal(err)
+		}
+		w := follow(t, b)
+		w.want(t, "a=1")
+		for range 6 {
+			w.want(t, "synced")
+		}
+		if n := reads.Load(); n != 1 {
+			t.Errorf("read %d times in 25s, want once", n)
+		}
+		put(t, b, "a", "2")
+		w.want(t, "a=2")
+		w.want(t, "synced")
+		w.want(t, "synced")
+		if n := reads.Load(); n != 2 {
+			t.Errorf("read %d times after one write more, want twice", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := reads.Load(); n < 3 || n > 5 {
+			t.Errorf("read %d times after two minutes more, want it once a minute all the same", n)
 		}
 	})
 }
