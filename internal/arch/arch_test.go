@@ -29,8 +29,8 @@ type rule struct {
 
 var cores = []string{"fault", "tool", "wire", "retry", "breaker", "recovery", "turn"}
 
-// drawing is the table of who may import whom. A package that is not in it may not exist; cmd and examples stand for all
-// below them. docs/architecture.md shows it.
+// drawing is the table of who may import whom. A package that is not in it may not exist; cmd, examples and bench stand for
+// all below them. docs/architecture.md shows it.
 var drawing = map[string]rule{
 	"fault":    {core: true},
 	"tool":     {core: true, imports: []string{"fault"}},
@@ -170,7 +170,7 @@ func (h *house) abroad(name string) bool {
 // ruleOf is the box in which a directory stands, and the rule on it.
 func ruleOf(pkg string) (box string, r rule, ok bool) {
 	box = pkg
-	if top, _, _ := strings.Cut(pkg, "/"); top == "cmd" || top == "examples" {
+	if top, _, _ := strings.Cut(pkg, "/"); top == "cmd" || top == "examples" || top == "bench" {
 		box = top
 	}
 	r, ok = drawing[box]
