@@ -114,6 +114,7 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Breakers = nil // a bucket that could not be opened
 	}
 	e.gates = newGates(cfg.Breakers, cfg.Bus, cfg.Logger)
+	e.gates.busyness = e.InFlight
 	if o := cfg.Observer; o != nil {
 		e.gates.notice = o.Event
 	}

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
 	"github.com/toolbus/toolbus/breaker"
@@ -49,6 +48,7 @@ type gates struct {
 	era       atomic.Uint64 // the latest that was told: see kvstate.Update
 	conflicts atomic.Uint64
 	others    others
+	busyness  func() int // calls under way
 }
 
 func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {
@@ -105,6 +105,9 @@ const maxSilence = 12 * time.Second
 // run follows the store until ctx ends. What keeps it from that is said, and tried again: meanwhile this executor decides
 // alone.
 func (gs *gates) run(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { gs.meet(ctx) })
 	for gs.store != nil && ctx.Err() == nil {
 		err := gs.share(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -130,9 +133,6 @@ func (gs *gates) share(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	parts.Go(func() { gs.watch(ctx) })
-	if err := gs.meet(ctx, &parts); err != nil {
-		return err
-	}
 	return gs.store.Follow(ctx, gs.take)
 }
 
@@ -284,65 +284,6 @@ func (gs *gates) publish(key string, tr breaker.Transition, cause string) {
 	if gs.notice != nil {
 		gs.notice(ev)
 	}
-}
-
-// others are the executors that live, this one not counted.
-type others struct {
-	mu   sync.Mutex
-	seen map[string]time.Time
-}
-
-const (
-	present   = time.Second             // how often an executor says that it lives
-	absent    = 3500 * time.Millisecond // after what time it does not
-	maxOthers = 10_000
-)
-
-// meet says that this executor lives, and listens to the others.
-func (gs *gates) meet(ctx context.Context, parts *sync.WaitGroup) error {
-	mine, all := gs.bus.Subjects().Event("executor."+gs.me), gs.bus.Subjects().Event("executor.*")
-	sub, err := gs.bus.Subscribe(all, "", func(m *nats.Msg) {
-		id := m.Subject[len(mine)-len(gs.me):]
-		if id == gs.me {
-			return
-		}
-		gs.others.mu.Lock()
-		defer gs.others.mu.Unlock()
-		if _, known := gs.others.seen[id]; known || len(gs.others.seen) < maxOthers {
-			gs.others.seen[id] = time.Now()
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("executor: listen to other executors: %w", err)
-	}
-	parts.Go(func() {
-		t := time.NewTicker(present)
-		defer t.Stop()
-		for {
-			_ = gs.bus.Publish(mine, nil, nil) // not connected: then nobody hears us anyway
-			select {
-			case <-t.C:
-			case <-ctx.Done():
-				end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-				defer cancel()
-				_ = sub.Drain(end) // the connection is gone: then so is the subscription
-				return
-			}
-		}
-	})
-	return nil
-}
-
-// live is how many executors there are, this one included.
-func (gs *gates) live(now time.Time) int {
-	gs.others.mu.Lock()
-	defer gs.others.mu.Unlock()
-	for id, at := range gs.others.seen {
-		if now.Sub(at) > absent {
-			delete(gs.others.seen, id)
-		}
-	}
-	return 1 + len(gs.others.seen)
 }
 
 func nonce() string { return nuid.Next() }

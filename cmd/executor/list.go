@@ -1,14 +1,23 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/internal/cli"
 	"github.com/toolbus/toolbus/registry"
+	"github.com/toolbus/toolbus/tool"
 )
 
 func (p *program) tools() *cobra.Command {
@@ -85,6 +94,71 @@ func (p *program) printWorkers(workers []registry.WorkerInfo) error {
 		fmt.Fprintf(w, "%s\t%d/%d\t%s\t%d ms ago\t%s\t%s\n", k.ID, k.Running, k.Capacity, state, k.SeenMs, dash(k.SDK), strings.Join(k.Tools, " "))
 	}
 	return w.Flush()
+}
+
+// listenFor is how long executors are listened to: each speaks once a second.
+const listenFor = 1300 * time.Millisecond
+
+func (p *program) executors() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "executors", Short: "List the executors that are alive, and whether they share their circuit breakers", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := p.listen(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.PrintJSON(p.out, list)
+			}
+			if len(list) == 0 {
+				fmt.Fprintln(p.err, "no executors are running: start one with `executor serve` or `executor dev`")
+				return nil
+			}
+			w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "EXECUTOR\tIN FLIGHT\tBREAKERS")
+			for _, e := range list {
+				fmt.Fprintf(w, "%s\t%d\t%s\n", e.Executor, e.InFlight, plainText(e.Breakers))
+			}
+			return w.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return c
+}
+
+// listen is who spoke within listenFor, sorted.
+func (p *program) listen(ctx context.Context) ([]executor.Presence, error) {
+	c, err := p.connect(ctx, "list")
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var mu sync.Mutex
+	heard := map[string]executor.Presence{}
+	_, err = c.Subscribe(c.Subjects().Event("executor.*"), "", func(m *nats.Msg) {
+		var e executor.Presence
+		if len(m.Data) > 4<<10 || json.Unmarshal(m.Data, &e) != nil || tool.CheckID(e.Executor) != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		heard[e.Executor] = e
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(listenFor):
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	list := make([]executor.Presence, 0, len(heard))
+	for _, id := range slices.Sorted(maps.Keys(heard)) {
+		list = append(list, heard[id])
+	}
+	return list, nil
 }
 
 func dash(s string) string {

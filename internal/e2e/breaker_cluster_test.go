@@ -70,7 +70,7 @@ func newCluster(t testing.TB) *cluster {
 		// Nobody is at the address that is advertised: so servers meet over our wires alone.
 		conf := fmt.Sprintf(`server_name: %s
 listen: "127.0.0.1:%d"
-jetstream { store_dir: %q, max_file_store: 1GB, max_memory_store: 64MB }
+jetstream { store_dir: %q, max_file_store: 4GB, max_memory_store: 64MB }
 cluster { name: e2e, listen: "127.0.0.1:%d", advertise: "127.0.0.1:1", no_advertise: true, routes: [ %s ] }
 `, name, port, filepath.Join(dir, name), routes[i], strings.Join(peers, ", "))
 		file := filepath.Join(dir, name+".conf")
