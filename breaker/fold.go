@@ -208,18 +208,20 @@ func (v *Shared) tally(now time.Time, p Policy, s *Seen, f Fold) {
 
 // tripped says whether the value is one that opens, and why.
 func (v *Shared) tripped(p Policy, live int) (string, bool) {
-	inferred := 0
-	for _, s := range v.Suspects {
-		inferred += s.N
-		if p.Mode != Consecutive {
-			inferred += s.Was
-		}
-	}
 	need := min(p.MinReporters, maxSuspects)
 	if need <= 0 {
 		need = 2
 	}
-	quorum := len(v.Suspects) >= max(1, min(need, live))
+	need = max(1, min(need, live))
+	quorum := len(v.Suspects) >= need
+	inferred := 0
+	for _, s := range v.Suspects {
+		if p.Mode != Consecutive {
+			inferred += s.N + s.Was
+			continue
+		}
+		inferred += min(s.N, (p.FailureThreshold+need-1)/need) // however many one infers, it is one voice among those needed
+	}
 	switch {
 	case p.Mode != Consecutive:
 		calls, bad := v.Now.Calls+v.Last.Calls, v.Now.Bad+v.Last.Bad

@@ -171,6 +171,7 @@ func TestShared(t *testing.T) {
 	rate := with(func(p *Policy) { p.Mode, p.MinCalls, p.Window = FailureRate, 4, 60*s })
 	slow := with(func(p *Policy) { p.Mode, p.MinCalls, p.Window = SlowCalls, 4, 60*s })
 	three := with(func(p *Policy) { p.MinReporters = 3 })
+	five := with(func(p *Policy) { p.FailureThreshold = 5 })
 	many := with(func(p *Policy) { p.MinReporters = 50 })
 	const opens = "a(---) "
 	for _, c := range []struct {
@@ -231,6 +232,8 @@ func TestShared(t *testing.T) {
 		{"rate, the window has passed", rate, 2, "a- a- 60s a- a-", ""},
 		{"rate, within both halves", rate, 2, "a- a- 30s a- a-", "closed>open"},
 		{"rate, the first half has passed", rate, 2, "a- a- 31s a+ 31s a- a-", ""},
+		{"who infers much is one voice of those needed", five, 2, "a(????????) b? bPASS", ""},
+		{"two voices are enough", five, 2, "a(????????) b?? bNO", "closed>open"},
 		{"rate, silence of one", rate, 2, "a(????????) bPASS", ""},
 		{"rate, silence of two", rate, 2, "a(???) b?", "closed>open"},
 		{"rate, silence long ago", rate, 2, "a? b? 10m a? b? 10m a? b? 10m a? b? 10m a(++++++++) b+", ""},

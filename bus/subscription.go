@@ -49,7 +49,7 @@ func (c *Conn) subscribe(subject, queue string, h func(*nats.Msg), pendingBytes 
 	if err != nil {
 		return nil, fmt.Errorf("bus: subscribe to %q: %w", subject, err)
 	}
-	err = errors.Join(sub.SetPendingLimits(-1, pendingBytes), c.nc.FlushTimeout(c.timeout))
+	err = errors.Join(sub.SetPendingLimits(-1, pendingBytes), c.flush())
 	if last := c.nc.LastError(); err == nil && last != before && subjectOf(last) == subject {
 		err = last
 	}
@@ -58,6 +58,22 @@ func (c *Conn) subscribe(subject, queue string, h func(*nats.Msg), pendingBytes 
 		return nil, fmt.Errorf("bus: subscribe to %q: %w%s", subject, err, subscribeAdvice(subject, queue, err))
 	}
 	return sub, nil
+}
+
+// flush waits for the server to have taken everything in, no longer than the connection lasts.
+func (c *Conn) flush() error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	defer c.OnDisconnect(cancel)()
+	if !c.Connected() {
+		return nats.ErrDisconnected
+	}
+	if err := c.nc.FlushWithContext(ctx); err != nil && !c.Connected() {
+		return nats.ErrDisconnected
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // subscribeAdvice names the permission that is missing, as it stands in a server's configuration.

@@ -67,6 +67,7 @@ type Executor struct {
 	log     *slog.Logger
 	tools   sync.Map // name → *toolState
 	known   atomic.Int64
+	among   atomic.Int64 // executors that live; 0 is one
 	peers   peers
 	watch   watch
 	gates   *gates
@@ -114,7 +115,7 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Breakers = nil // a bucket that could not be opened
 	}
 	e.gates = newGates(cfg.Breakers, cfg.Bus, cfg.Logger)
-	e.gates.busyness = e.InFlight
+	e.gates.busyness, e.gates.resized = e.InFlight, e.split
 	if o := cfg.Observer; o != nil {
 		e.gates.notice = o.Event
 	}

@@ -49,6 +49,7 @@ type gates struct {
 	conflicts atomic.Uint64
 	others    others
 	busyness  func() int // calls under way
+	resized   func(int)  // told how many executors live, when that has changed
 }
 
 func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {

@@ -49,7 +49,11 @@ func (gs *gates) meet(ctx context.Context) {
 	}
 	t := time.NewTicker(present)
 	defer t.Stop()
-	for {
+	for last := 1; ; {
+		if n := gs.live(time.Now()); n != last && gs.resized != nil {
+			gs.resized(n)
+			last = n
+		}
 		_ = gs.bus.Publish(mine, nil, gs.presence()) // not connected: then nobody hears us anyway
 		select {
 		case <-t.C:

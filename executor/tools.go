@@ -41,6 +41,7 @@ func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) 
 	v, ok := e.tools.Load(name)
 	if !ok {
 		s := &toolState{name: name, subject: e.bus.Subjects().Call(name), budget: retry.NewBudget()}
+		s.budget.Split(int(e.among.Load()))
 		if e.known.Load() >= maxTools {
 			v = s
 		} else if v, ok = e.tools.LoadOrStore(name, s); !ok {
@@ -58,6 +59,15 @@ func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) 
 		s.ready.Store(rd)
 	}
 	return s, rd
+}
+
+// split divides the retry budgets among so many executors.
+func (e *Executor) split(executors int) {
+	e.among.Store(int64(executors))
+	e.tools.Range(func(_, v any) bool {
+		v.(*toolState).budget.Split(executors)
+		return true
+	})
 }
 
 // forget drops the state of a tool that is none, so that made-up names do not fill the house.

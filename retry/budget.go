@@ -23,11 +23,13 @@ const minBurst = 100
 //	retries ≤ ratio × first attempts + perSecond × seconds + burst
 //
 // where burst, the most that can be saved up, is what ten seconds bring and at least 100. It starts with one second's
-// worth. Each executor has its own; they are not shared. Safe for concurrent use. Make one with NewBudget or BudgetOf.
+// worth. Each executor has its own; they are not shared, but Split among those that live, so that perSecond and burst hold
+// for all of them together. Safe for concurrent use. Make one with NewBudget or BudgetOf.
 type Budget struct {
-	ratio, perSecond, burst float64
+	ratio, perSecond, burst float64 // for all executors together
 
 	mu     sync.Mutex
+	among  float64 // executors
 	tokens float64
 	last   time.Time // when tokens was right; zero before the first use
 }
@@ -41,17 +43,29 @@ func BudgetOf(ratio, perSecond float64) *Budget {
 	return &Budget{
 		ratio:     ratio,
 		perSecond: perSecond,
+		among:     1,
 		burst:     max(minBurst, 10*perSecond),
 		tokens:    perSecond,
 	}
 }
+
+// Split gives this executor its part of perSecond and burst, which are for so many executors. One or less is one.
+func (b *Budget) Split(executors int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.among = float64(max(executors, 1))
+	b.tokens = min(b.tokens, b.most())
+}
+
+// most is what can be saved up: always enough for one retry.
+func (b *Budget) most() float64 { return max(b.burst/b.among, 1) }
 
 // Deposit counts one first attempt.
 func (b *Budget) Deposit(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.refill(now)
-	b.tokens = min(b.tokens+b.ratio, b.burst)
+	b.tokens = min(b.tokens+b.ratio, b.most())
 }
 
 // Withdraw pays for one retry, before it is waited for. Where it says false, do not retry, and say BudgetSpent.
@@ -82,7 +96,7 @@ func (b *Budget) refill(now time.Time) {
 		b.last = now
 	}
 	if passed := now.Sub(b.last); passed > 0 {
-		b.tokens = min(b.tokens+passed.Seconds()*b.perSecond, b.burst)
+		b.tokens = min(b.tokens+passed.Seconds()*b.perSecond/b.among, b.most())
 		b.last = now
 	}
 }
