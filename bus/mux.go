@@ -78,7 +78,8 @@ func (m *mux) find(n uint64) (request, bool) {
 // the ticket when no more frames are wanted: until then s is held.
 func (c *Conn) Open(tool string, s Sink) Ticket {
 	n := c.mux.last.Add(1)
-	t := Ticket{c, n, c.subjects.Reply(tool, c.id, strconv.FormatUint(n, 36))}
+	var digits [13]byte // of the largest uint64 in base 36
+	t := Ticket{c, n, c.subjects.Reply(tool, c.id, string(strconv.AppendUint(digits[:0], n, 36)))}
 	sh := c.mux.shard(n)
 	sh.mu.Lock()
 	sh.open[n] = request{tool: tool, sink: s}

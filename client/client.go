@@ -26,8 +26,13 @@ import (
 // second.
 const Silence = 5 * time.Second
 
-// patience is how long the outcome of a turn is waited for after it was cancelled.
-const patience = 2 * time.Second
+// After a cancel it is said again each time that the outcome has not come, for it may have overtaken its turn: so often to
+// an executor that says nothing, and so often in all.
+const (
+	again    = 500 * time.Millisecond
+	patience = 4
+	most     = 10
+)
 
 // A Client is safe for concurrent use. It holds nothing that must be closed.
 type Client struct{ bus *bus.Conn }
@@ -78,19 +83,29 @@ func (c *Client) follow(ctx context.Context, turn string, s *stream, each func(*
 	quiet := time.NewTimer(Silence)
 	defer quiet.Stop()
 	ended := ctx.Done()
+	silent, said := 0, 0 // how often a cancel was said
 	for {
 		select {
 		case <-s.more:
-			quiet.Reset(Silence)
-		case <-ended:
-			ended = nil
-			if f := c.Cancel(turn); f != nil {
-				return nil, f
+			if silent = 0; said == 0 {
+				quiet.Reset(Silence)
 			}
-			quiet.Reset(patience)
+		case <-ended:
+			ended, silent, said = nil, 1, 1
+			_ = c.Cancel(turn) // unsent: it is said again
+			quiet.Reset(again)
 		case <-quiet.C:
-			f := fault.New(fault.WorkerLost, "the executor of turn %s has gone silent: what ran is unknown", turn)
-			return nil, f.WithCause(context.Cause(ctx))
+			if said == 0 {
+				f := fault.New(fault.WorkerLost, "the executor of turn %s has gone silent: what ran is unknown", turn)
+				return nil, f.WithCause(context.Cause(ctx))
+			}
+			if silent == patience || said == most {
+				f := fault.New(fault.WorkerLost, "turn %s was cancelled, and its outcome did not come: what ran is unknown", turn)
+				return nil, f.WithCause(context.Cause(ctx))
+			}
+			silent, said = silent+1, said+1
+			_ = c.Cancel(turn)
+			quiet.Reset(again)
 		}
 		for _, fr := range s.take() {
 			out, err := c.event(turn, fr, each)
@@ -120,6 +135,7 @@ func (c *Client) event(turn string, fr bus.Frame, each func(*wire.Event)) (*wire
 		defer cancel()
 		var f *fault.Fault
 		if data, f = c.bus.GetBlob(ctx, ref); f != nil {
+			f.Execution = fault.Unknown // of the turn, whatever kept us from hearing of it
 			return nil, f
 		}
 	}

@@ -17,8 +17,12 @@ func (r *run) send(now time.Time, do *turn.Effect) *fault.Fault {
 	if do.Attempt > 1 && !r.state.budget.Withdraw(now) {
 		return fault.New(fault.Overloaded, retry.BudgetSpent)
 	}
-	a := &attempt{run: r, n: do.Attempt, sent: now,
-		ref: wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String()}
+	a := &r.first
+	if do.Attempt > 1 {
+		a = new(attempt)
+	}
+	a.run, a.n, a.sent = r, do.Attempt, now
+	a.ref = wire.CallRef{Turn: r.id, Call: r.call.ID, Attempt: do.Attempt}.String()
 	a.limit(do.Timeout)
 	r.now = a
 	switch answer := r.gate.admit(now, &r.pass); {

@@ -80,6 +80,7 @@ type Executor struct {
 	idle    chan struct{}  // closed when closing and no run is left
 	ready   chan struct{}  // closed when Run takes turns
 	fetches sync.WaitGroup // claim checks on their way
+	ending  sync.WaitGroup // runs that have left and tell their caller
 }
 
 // New makes an executor. It starts nothing.
@@ -138,20 +139,29 @@ func (e *Executor) InFlight() int {
 // Call runs one call as a turn of its own and returns its one result. When ctx ends first, the call is cancelled and
 // the result says so, after at most the grace.
 func (e *Executor) Call(ctx context.Context, c tool.Call) tool.Result {
-	done := waits.Get().(chan tool.Result)
-	defer waits.Put(done) // empty again: one result goes through it
-	cancel := e.Go(Turn{Call: c}, func(r tool.Result) { done <- r })
+	w := waits.Get().(*wait)
+	defer waits.Put(w) // empty again: one result goes through it
+	r := e.startRun(&Turn{Call: c}, w.put)
 	select {
-	case r := <-done:
-		return r
+	case res := <-w.result:
+		return res
 	case <-ctx.Done():
-		cancel()
-		return <-done
+		r.cancel()
+		return <-w.result
 	}
 }
 
-// waits are the channels of Call.
-var waits = sync.Pool{New: func() any { return make(chan tool.Result, 1) }}
+// A wait is how Call gets its result.
+type wait struct {
+	result chan tool.Result
+	put    func(tool.Result)
+}
+
+var waits = sync.Pool{New: func() any {
+	w := &wait{result: make(chan tool.Result, 1)}
+	w.put = func(r tool.Result) { w.result <- r }
+	return w
+}}
 
 // A Turn is one call with the turn around it. The zero value of every field but Call works.
 type Turn struct {
@@ -166,6 +176,11 @@ type Turn struct {
 // Go starts one call and returns at once. done is called exactly once, with the call's lock held: it must not block.
 // The returned func cancels the call; it may be called at any time.
 func (e *Executor) Go(t Turn, done func(tool.Result)) (cancel func()) {
+	return e.startRun(&t, done).cancel
+}
+
+// startRun is Go. A run that was refused is over, and to cancel it does nothing.
+func (e *Executor) startRun(t *Turn, done func(tool.Result)) *run {
 	now := time.Now()
 	if t.ID == "" {
 		t.ID = nuid.Next()
@@ -174,12 +189,15 @@ func (e *Executor) Go(t Turn, done func(tool.Result)) (cancel func()) {
 		t.Call.ID = "c1"
 	}
 	r := &run{e: e, id: t.ID, call: t.Call, session: t.Session, header: t.Header, done: done, began: now, observer: t.Observer}
+	r.mu.Lock() // from before anybody can find it: a cancel that comes now waits
+	defer r.mu.Unlock()
 	if f := e.enter(r); f != nil {
+		r.over = true
 		done(refused(&t.Call, f))
-		return func() {}
+		return r
 	}
 	r.start(now, t.Deadline)
-	return r.cancel
+	return r
 }
 
 // refused is the result of a call that was not begun.
@@ -242,6 +260,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	e.mu.Unlock()
 	defer e.gates.shut()
 	defer e.fetches.Wait()
+	defer e.ending.Wait()
 	defer e.watch.stop()
 	select {
 	case <-e.idle:

@@ -76,6 +76,7 @@ func (gs *gates) gate(key string, p *breaker.Policy) *gate {
 	g := &gate{key: key, gates: gs, local: breaker.New(*p), wake: make(chan struct{}, 1)}
 	g.policy.Store(p)
 	g.seen.Store(&breaker.Seen{})
+	g.era.Store(gs.era.Load()) // nothing of it was seen in this era: what is said of it from now on is not of one before
 	if gs.count.Load() >= maxGates {
 		g.alone = true // not kept, so not shared: a bound, not a service
 		return g

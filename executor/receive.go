@@ -67,7 +67,7 @@ func (a *attempt) tell(now time.Time, f bus.Frame, ev turn.Event) {
 // told is tell under the lock.
 func (a *attempt) told(now time.Time, f bus.Frame, ev turn.Event) {
 	r := a.run
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	a.heard.Store(true)
@@ -105,28 +105,44 @@ func (a *attempt) result(now time.Time, f bus.Frame) {
 		a.tell(now, f, a.verify(f, f.Data))
 		return
 	}
-	a.answered()
+	if !a.answered() {
+		return
+	}
 	a.run.e.fetches.Go(func() {
-		data := f.Data
+		data, flt := f.Data, (*fault.Fault)(nil)
 		if blob != "" {
-			var flt *fault.Fault
-			if data, flt = a.run.e.fetch(blob); flt != nil {
-				a.tell(time.Now(), f, turn.Event{Kind: turn.Failed, Fault: flt})
-				return
-			}
+			data, flt = a.run.e.fetch(blob)
 		}
-		a.tell(time.Now(), f, a.verify(f, data))
+		ev := turn.Event{Kind: turn.Failed, Fault: flt}
+		if flt == nil {
+			ev = a.verify(f, data)
+		} else {
+			flt.Execution = fault.Done // whatever kept us from it: there is a result
+		}
+		a.run.mu.Lock()
+		defer a.run.mu.Unlock()
+		a.fetching = false
+		a.told(time.Now(), f, ev)
 	})
 }
 
-// answered takes the attempt off its worker's account: the worker is done with it, and knows it no more.
-func (a *attempt) answered() {
+// answered takes the attempt off its worker's account: the worker is done with it, and knows it no more. It is false where
+// nobody waits for the answer.
+func (a *attempt) answered() bool {
 	a.run.mu.Lock()
 	defer a.run.mu.Unlock()
+	if !a.awaited() {
+		return false
+	}
+	a.fetching = true
 	if a.peer != nil {
 		a.peer.release(a)
 	}
+	return true
 }
+
+// awaited says that what is said of the attempt counts: it is out, and its answer has not come.
+func (a *attempt) awaited() bool { return a.run.now == a && !a.fetching }
 
 // fetch brings a result that came as a claim check.
 func (e *Executor) fetch(check string) ([]byte, *fault.Fault) {
@@ -172,7 +188,7 @@ func (a *attempt) progress(now time.Time, f bus.Frame) {
 	r := a.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	if r.observed() && len(f.Data) <= maxProgress && a.news.let(now) {
@@ -189,7 +205,7 @@ func (a *attempt) piece(now time.Time, f bus.Frame) {
 	r := a.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	if a.pieces += len(f.Data) + frameCost; a.pieces > maxPieces {
@@ -249,7 +265,7 @@ func (a *attempt) nobody(now time.Time) {
 	r := a.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	if a.direct && a.peer != nil {
@@ -269,11 +285,11 @@ func (a *attempt) nobody(now time.Time) {
 // bounce sends the same attempt to another worker, at once. It did not run, so it is not another attempt.
 func (a *attempt) bounce(now time.Time, f *fault.Fault) {
 	r := a.run
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	from := a.peer
-	if a.bounces++; a.bounces > maxBounces || (from == nil && a.bounces > 2) {
+	if a.bounces++; r.turn.Stopping() || a.bounces > maxBounces || (from == nil && a.bounces > 2) {
 		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
 		return
 	}
@@ -291,7 +307,7 @@ func (a *attempt) bounce(now time.Time, f *fault.Fault) {
 		return
 	}
 	a.ticket.Close()
-	a.peer, a.direct = nil, false
+	a.peer, a.direct, a.out = nil, false, false
 	if f := r.publish(now, a, a.tried); f != nil {
 		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
 	}
@@ -304,14 +320,14 @@ const maxWaits = 6
 // before a retry would be due, and it is none, for nothing ran.
 func (a *attempt) wait() {
 	a.ticket.Close()
-	a.peer, a.direct, a.bounces = nil, false, 0
+	a.peer, a.direct, a.out, a.bounces = nil, false, false, 0
 	d := time.Millisecond << a.waits
 	a.waits++
 	time.AfterFunc(d, func() {
 		r, now := a.run, time.Now()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.now != a || r.turn.Stopping() {
+		if r.now != a {
 			return
 		}
 		if f := r.publish(now, a, nil); f != nil {
@@ -325,7 +341,7 @@ func (a *attempt) lost(now time.Time, why string) {
 	r := a.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now != a {
+	if !a.awaited() {
 		return
 	}
 	ev := turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: fault.New(fault.WorkerLost, "%s", why)}

@@ -35,13 +35,14 @@ type run struct {
 	ready  *ready
 	timer  *time.Timer
 	now    *attempt // the attempt that is out; nil between attempts
+	first  attempt  // most runs need no other
 	blob   string   // the claim check of arguments that do not fit a message
 	gate   *gate
 	pass   pass
 	asked  bool // pass is to be reported
 	failed bool // a failure of this call was reported
-	seq    int64
 	over   bool
+	seq    int64
 }
 
 // An attempt is one try as the bus sees it. Its fields are under the run's lock, except what never changes.
@@ -54,12 +55,14 @@ type attempt struct {
 
 	peer     *peer       // who has it; nil where nobody said yet
 	direct   bool        // sent to that worker by choice
+	reported bool        // the worker itself said how it ended
+	out      bool        // sent, and not refused: somebody may have it
+	fetching bool        // its answer came and is being fetched or checked: nothing else counts any more
 	heard    atomic.Bool // a frame came
 	denied   atomic.Bool // the worker, asked about it, did not know it
 	bounces  int         // refusals so far
 	tried    []*peer     // who refused it
 	waits    int         // how often all workers were full
-	reported bool        // the worker itself said how it ended
 	pieces   int         // bytes of the pieces that came
 	news     news
 	head     [2]string // what its headers Tb-Call and Tb-Timeout-Ms say
@@ -71,10 +74,8 @@ const maxWait = time.Hour
 // maxBounces is how many workers may refuse one attempt before the refusal counts as its failure.
 const maxBounces = 8
 
-// start checks the call and sends its first attempt.
+// start checks the call and sends its first attempt. r.mu is held.
 func (r *run) start(now time.Time, deadline time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if deadline <= 0 {
 		deadline = r.e.cfg.TurnTimeout
 	}
@@ -94,9 +95,9 @@ func (r *run) start(now time.Time, deadline time.Duration) {
 		r.refuse(now, f)
 		return
 	}
-	policy := r.ready.policy
+	policy := &r.ready.policy
 	if r.call.Retry != nil {
-		policy = retry.Merge(policy, r.call.Retry)
+		policy = new(retry.Merge(*policy, r.call.Retry))
 	}
 	timeout := r.ready.timeout
 	if r.call.TimeoutMs > 0 {
@@ -104,7 +105,7 @@ func (r *run) start(now time.Time, deadline time.Duration) {
 	}
 	r.state.budget.Deposit(now)
 	r.carry(now, r.turn.Start(now, turn.Plan{
-		Turn: r.id, Call: r.call.ID, Tool: r.call.Tool,
+		Call: r.call.ID, Tool: r.call.Tool,
 		Timeout: timeout, Idle: r.ready.idle, Grace: r.e.cfg.Grace, Deadline: now.Add(deadline),
 		Policy: policy, Seed: seed(r.id), Effect: r.ready.effect, KeepsKeys: r.ready.keeps, Overrides: r.ready.overrides,
 	}))
@@ -194,7 +195,7 @@ func (r *run) carry(now time.Time, effects []turn.Effect) {
 		case turn.Send:
 			failed = r.send(now, do)
 		case turn.Stop:
-			r.stop()
+			failed = r.stop()
 		case turn.Wake:
 			r.wake(now, do.At)
 		case turn.Errored:
@@ -242,6 +243,7 @@ func (r *run) publish(now time.Time, a *attempt, tried []*peer) *fault.Fault {
 		r.release(a)
 		return f
 	}
+	a.out = true
 	return nil
 }
 
@@ -287,11 +289,16 @@ func (r *run) release(a *attempt) {
 	}
 }
 
-// stop tells the attempt's worker to stop; where the worker is not known, all workers of the tool.
-func (r *run) stop() {
+// stop tells the attempt's worker to stop; where the worker is not known, all workers of the tool. The fault is that of an
+// attempt that nobody has: there is no answer to wait for. A cancel asks for no reply: else the server's word that nobody
+// hears the cancel would look as if nobody had heard the call.
+func (r *run) stop() *fault.Fault {
 	a := r.now
-	if a == nil {
-		return
+	switch {
+	case a == nil:
+		return nil
+	case !a.out:
+		return &fault.Fault{Kind: fault.Unavailable, Message: "it was not sent", Execution: fault.NotStarted}
 	}
 	subject := r.e.bus.Subjects().Cancel(r.call.Tool)
 	if a.peer != nil {
@@ -301,9 +308,10 @@ func (r *run) stop() {
 		wire.HeaderFrame: {string(wire.Cancel)},
 		wire.HeaderCall:  {a.ref},
 	}
-	if f := r.e.bus.Send(a.ticket, subject, h, nil); f != nil {
+	if f := r.e.bus.Publish(subject, h, nil); f != nil {
 		r.e.log.Warn("cancel was not sent", "tool", r.call.Tool, "turn", r.id, "why", f.Message)
 	}
+	return nil
 }
 
 // errored carries out turn.Errored: the attempt is over, and the breaker and the journal are told.
@@ -364,14 +372,17 @@ func (r *run) finish(now time.Time, res *tool.Result) {
 	}
 	r.report(now, rep)
 	if r.observed() {
-		r.emit(now, &wire.Event{Type: wire.CallSettled, Result: res})
+		settled := *res // the event is the observer's to keep, and the run shall not be kept with it
+		r.emit(now, &wire.Event{Type: wire.CallSettled, Result: &settled})
 		r.emit(now, &wire.Event{Type: wire.TurnEnded, Outcome: &wire.Outcome{
 			Turn: r.id, Status: outcomeOf(res.Status), Results: []tool.Result{*res},
 			Sentence: res.Sentence, DurationMs: res.DurationMs,
 		}})
 	}
+	r.e.ending.Add(1)
 	r.e.leave(r)
 	r.done(*res)
+	r.e.ending.Done()
 }
 
 // outcomeOf is the status of a turn of one call.
@@ -424,6 +435,9 @@ func (e *Executor) store(a *attempt, args []byte) {
 		if f == nil {
 			r.blob = ref.String()
 			f = r.publish(now, a, nil)
+		} else {
+			f.Execution = fault.NotStarted
+			r.report(now, breaker.Report{}) // the store's failure says nothing of the tool
 		}
 		if f != nil {
 			r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})

@@ -167,9 +167,18 @@ type stream struct {
 	codec    string
 	ended    bool // TurnEnded was sent
 
-	mu    sync.Mutex // for what the timer shares
-	timer *time.Timer
-	over  bool
+	mu      sync.Mutex // for what the timer and the one who stores share
+	timer   *time.Timer
+	over    bool
+	storing bool     // an event is being stored: what comes next waits for it in queue
+	queue   []parcel // in order
+}
+
+// A parcel is an event that is ready to go.
+type parcel struct {
+	to   string
+	ev   *wire.Event
+	body []byte
 }
 
 // Event sends one event on.
@@ -221,32 +230,67 @@ func (s *stream) beat() {
 	s.timer.Reset(alive)
 }
 
-// send publishes one event. What does not fit a message goes by claim check.
+// send publishes one event, after those before it. What does not fit a message goes by claim check.
 func (s *stream) send(to string, ev *wire.Event) {
 	b, err := wire.Marshal(s.codec, ev)
 	if err != nil {
 		s.e.log.Error("an event could not be encoded", "type", ev.Type, "turn", ev.Turn, "error", err)
 		return
 	}
-	h := wire.Header{wire.HeaderFrame: {string(wire.EventFrame)}}
-	if len(b) <= s.e.bus.Inline() {
-		s.publish(to, h, b)
+	if ev.Type == wire.Alive { // it has no place in the order, and must not wait
+		s.publish(to, "", b)
 		return
 	}
-	s.e.fetches.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
-		defer cancel()
-		ref, f := s.e.bus.PutBlob(ctx, b, blobTTL)
-		if f != nil {
-			s.e.log.Error("an event that needs a claim check was not stored", "type", ev.Type, "turn", ev.Turn, "why", f.Message)
-			return
-		}
-		h[wire.HeaderBlob] = []string{ref.String()}
-		s.publish(to, h, nil)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.storing && len(b) <= s.e.bus.Inline() {
+		s.publish(to, "", b)
+		return
+	}
+	s.queue = append(s.queue, parcel{to, ev, b})
+	if !s.storing {
+		s.storing = true
+		s.e.fetches.Go(s.store)
+	}
 }
 
-func (s *stream) publish(to string, h wire.Header, b []byte) {
+// store sends what is in the queue.
+func (s *stream) store() {
+	for {
+		s.mu.Lock()
+		if len(s.queue) == 0 {
+			s.storing = false
+			s.mu.Unlock()
+			return
+		}
+		p := s.queue[0]
+		s.queue = s.queue[1:]
+		s.mu.Unlock()
+		s.post(p)
+	}
+}
+
+// post publishes one event, by claim check where it needs one.
+func (s *stream) post(p parcel) {
+	if len(p.body) <= s.e.bus.Inline() {
+		s.publish(p.to, "", p.body)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
+	defer cancel()
+	ref, f := s.e.bus.PutBlob(ctx, p.body, blobTTL)
+	if f != nil {
+		s.e.log.Error("an event that needs a claim check was not stored", "type", p.ev.Type, "turn", p.ev.Turn, "why", f.Message)
+		return
+	}
+	s.publish(p.to, ref.String(), nil)
+}
+
+func (s *stream) publish(to, check string, b []byte) {
+	h := wire.Header{wire.HeaderFrame: {string(wire.EventFrame)}}
+	if check != "" {
+		h[wire.HeaderBlob] = []string{check}
+	}
 	if f := s.e.bus.Respond(to, h, b); f != nil {
 		s.e.log.Warn("an event was not sent to the turn's client", "why", f.Message)
 	}

@@ -35,6 +35,9 @@ const maxMessage = 2000
 // CheckArgs says what is wrong with the arguments of a call, or nil: as ParseArgs does, and then all that breaks the
 // input schema, in words for the model and as violations.
 func (c *Compiled) CheckArgs(raw []byte) *fault.Fault {
+	if c.fine(raw) {
+		return nil
+	}
 	args, f := ParseArgs(raw)
 	if f != nil {
 		f.Tool = c.ID
@@ -57,6 +60,18 @@ func (c *Compiled) CheckArgs(raw []byte) *fault.Fault {
 	}
 }
 
+// fine reports at little cost that CheckArgs would find nothing, which is how it is with most arguments. Where it is false
+// there may be something.
+func (c *Compiled) fine(raw []byte) bool {
+	if len(raw) > MaxArgs || len(raw) == 0 || raw[0] != '{' {
+		return false
+	}
+	if c.input == nil {
+		return anyObject.accepts(string(raw))
+	}
+	return c.input.quickly(raw)
+}
+
 // CheckResult says how what the tool answered breaks its output schema, or nil. It looks only at JSON (an empty
 // contentType is JSON) and only where there is an output schema.
 func (c *Compiled) CheckResult(raw []byte, contentType string) *fault.Fault {
@@ -68,6 +83,9 @@ func (c *Compiled) CheckResult(raw []byte, contentType string) *fault.Fault {
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return c.badResult("is empty, but an output schema asks for a value", nil)
+	}
+	if c.output.quickly(raw) {
+		return nil
 	}
 	v, flaw := readJSON(raw)
 	if flaw != nil {

@@ -120,11 +120,8 @@ func (r *reader) object(depth int) (any, *flaw) {
 		if done || err != nil {
 			return object, err
 		}
-		if r.s[r.i] != '"' {
-			return nil, r.flaw(`expected a key in double quotes`)
-		}
 		at := r.i
-		key, err := r.text()
+		key, err := r.key()
 		if err != nil {
 			return nil, err
 		}
@@ -134,17 +131,8 @@ func (r *reader) object(depth int) (any, *flaw) {
 			err.path = []string{key}
 			return nil, err
 		}
-		r.space()
-		if r.i >= len(r.s) {
-			return nil, r.ended("an object")
-		}
-		if r.s[r.i] != ':' {
-			return nil, r.flaw("expected a colon after the key " + quote(key, maxShown))
-		}
-		r.i++
-		r.space()
-		if r.i >= len(r.s) {
-			return nil, r.ended("an object")
+		if err := r.colon(key); err != nil {
+			return nil, err
 		}
 		v, err := r.value(depth + 1)
 		if err != nil {
@@ -153,6 +141,30 @@ func (r *reader) object(depth int) (any, *flaw) {
 		}
 		object[key] = v
 	}
+}
+
+func (r *reader) key() (string, *flaw) {
+	if r.s[r.i] != '"' {
+		return "", r.flaw(`expected a key in double quotes`)
+	}
+	return r.text()
+}
+
+// colon goes from the end of a key to its value.
+func (r *reader) colon(key string) *flaw {
+	r.space()
+	if r.i >= len(r.s) {
+		return r.ended("an object")
+	}
+	if r.s[r.i] != ':' {
+		return r.flaw("expected a colon after the key " + quote(key, maxShown))
+	}
+	r.i++
+	r.space()
+	if r.i >= len(r.s) {
+		return r.ended("an object")
+	}
+	return nil
 }
 
 func (r *reader) array(depth int) (any, *flaw) {

@@ -1,7 +1,6 @@
 package tool
 
 import (
-	"encoding/json"
 	"math/big"
 	"reflect"
 	"slices"
@@ -12,9 +11,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// A quick is a schema of everyday keywords in a form that says yes without allocating anything. It says yes only where
-// the library would; where it does not, the library has the word, and says why. Most arguments are right and most schemas
-// are plain, and the library makes some forty allocations for six fields.
+// A quick is a schema of everyday keywords in a form that says yes while it reads the text, without making the values. It
+// says yes only where readJSON takes the text and the library the value; where it does not, those two have the word, and
+// say why. Most arguments are right and most schemas are plain, and the library makes some forty allocations for six
+// fields.
 type quick struct {
 	types    kinds // 0 is any
 	enum     []string
@@ -28,8 +28,17 @@ type quick struct {
 
 	required []string
 	props    map[string]*quick
-	closed   bool   // no other properties
-	others   *quick // nil takes any
+	others   *quick // the other properties; nil takes none
+}
+
+// anything and anyObject are what to keep to where no schema says.
+var (
+	anything  = &quick{}
+	anyObject = &quick{types: anObject}
+)
+
+func init() {
+	anything.items, anything.others, anyObject.items, anyObject.others = anything, anything, anything, anything
 }
 
 // kinds are the types of JSON that a schema allows.
@@ -72,9 +81,10 @@ func quicken(s *jsonschema.Schema) *quick {
 		if !*s.Bool {
 			return nil
 		}
-		return &quick{}
+		return anything
 	}
 	q := &quick{
+		items: anything, others: anything,
 		format: s.Format, required: s.Required,
 		minLength: s.MinLength, maxLength: s.MaxLength, minItems: s.MinItems, maxItems: s.MaxItems,
 	}
@@ -114,7 +124,9 @@ func (q *quick) learn(s *jsonschema.Schema) *quick {
 	}
 	switch more := s.AdditionalProperties.(type) {
 	case bool:
-		q.closed = !more
+		if !more {
+			q.others = nil
+		}
 	case *jsonschema.Schema:
 		if q.others = quicken(more); q.others == nil {
 			return nil
@@ -163,39 +175,57 @@ func small(r *big.Rat) (int64, bool) {
 	return n, -1e18 < n && n < 1e18
 }
 
-// accepts reports that v fits the schema. False means that the library must look.
-func (q *quick) accepts(v any) bool {
-	if q.format != nil && q.format.Validate(v) != nil {
+// accepts reports that raw is JSON as readJSON takes it and fits the schema. False means that those who can say why must
+// look.
+func (q *quick) accepts(raw string) bool {
+	r := reader{s: raw}
+	r.space()
+	if !q.value(&r, 1) {
 		return false
 	}
-	if q.enum != nil {
-		text, ok := v.(string)
-		if !ok || !slices.Contains(q.enum, text) {
-			return false
-		}
+	r.space()
+	return r.i == len(r.s)
+}
+
+func (q *quick) value(r *reader, depth int) bool {
+	if r.values++; r.i >= len(r.s) || r.values > MaxValues {
+		return false
 	}
-	switch v := v.(type) {
-	case nil:
-		return q.takes(aNull)
-	case bool:
-		return q.takes(aBoolean)
-	case json.Number:
-		return q.number(string(v))
-	case string:
-		return q.takes(aString) && q.text(v)
-	case []any:
-		return q.takes(anArray) && q.array(v)
-	case map[string]any:
-		return q.takes(anObject) && q.object(v)
+	c := r.s[r.i]
+	if c == '"' {
+		s, err := r.text()
+		return err == nil && q.takes(aString) && q.text(s)
 	}
-	return false
+	if q.enum != nil || q.format != nil {
+		return false // for the library: they are of strings, nearly always
+	}
+	switch c {
+	case '{':
+		return q.takes(anObject) && q.object(r, depth)
+	case '[':
+		return q.takes(anArray) && q.array(r, depth)
+	case 't':
+		return q.takes(aBoolean) && r.word("true") == nil
+	case 'f':
+		return q.takes(aBoolean) && r.word("false") == nil
+	case 'n':
+		return q.takes(aNull) && r.word("null") == nil
+	}
+	if c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	n, err := r.number()
+	return err == nil && q.number(string(n))
 }
 
 func (q *quick) takes(k kinds) bool { return q.types == 0 || q.types&k != 0 }
 
-// number takes what is written with a few digits and without an exponent. One with a fraction is between two integers, and
-// so must the bounds be.
+// number takes any that need only be a number, and others that are written with a few digits and without an exponent. One
+// with a fraction is between two integers, and so must the bounds be.
 func (q *quick) number(s string) bool {
+	if q.takes(aNumber) && q.min == nil && q.max == nil {
+		return true
+	}
 	s, fraction, broken := strings.Cut(s, ".")
 	n, ok := whole(s)
 	if !ok {
@@ -226,47 +256,93 @@ func whole(s string) (int64, bool) {
 }
 
 func (q *quick) text(s string) bool {
+	if q.enum != nil && !slices.Contains(q.enum, s) {
+		return false
+	}
 	if q.minLength != nil || q.maxLength != nil {
 		n := utf8.RuneCountInString(s)
 		if q.minLength != nil && n < *q.minLength || q.maxLength != nil && n > *q.maxLength {
 			return false
 		}
 	}
-	return q.pattern == nil || q.pattern.MatchString(s)
+	return (q.pattern == nil || q.pattern.MatchString(s)) && (q.format == nil || q.format.Validate(s) == nil)
 }
 
-func (q *quick) array(items []any) bool {
-	if q.minItems != nil && len(items) < *q.minItems || q.maxItems != nil && len(items) > *q.maxItems {
+func (q *quick) array(r *reader, depth int) bool {
+	if depth > MaxDepth {
 		return false
 	}
-	if q.items == nil {
-		return true
+	r.i++
+	for n := 0; ; n++ {
+		done, err := r.next(']', "an array", n == 0)
+		if err != nil {
+			return false
+		}
+		if done {
+			return (q.minItems == nil || n >= *q.minItems) && (q.maxItems == nil || n <= *q.maxItems)
+		}
+		if !q.items.value(r, depth+1) {
+			return false
+		}
 	}
-	for _, item := range items {
-		if !q.items.accepts(item) {
+}
+
+func (q *quick) object(r *reader, depth int) bool {
+	if depth > MaxDepth {
+		return false
+	}
+	r.i++
+	var seen keys
+	for first := true; ; first = false {
+		done, err := r.next('}', "an object", first)
+		if err != nil {
+			return false
+		}
+		if done {
+			break
+		}
+		name, err := r.key()
+		if err != nil || !seen.add(name) || r.colon(name) != nil {
+			return false
+		}
+		sub, ok := q.props[name]
+		if !ok {
+			sub = q.others
+		}
+		if sub == nil || !sub.value(r, depth+1) {
+			return false
+		}
+	}
+	for _, name := range q.required {
+		if !seen.has(name) {
 			return false
 		}
 	}
 	return true
 }
 
-func (q *quick) object(members map[string]any) bool {
-	for _, name := range q.required {
-		if _, ok := members[name]; !ok {
-			return false
-		}
+// keys are those of one object. The usual few are looked through, which is faster than hashing them.
+type keys struct {
+	few  [12]string
+	n    int // of few
+	many map[string]bool
+}
+
+// add is false where the key was there already.
+func (k *keys) add(name string) bool {
+	if k.has(name) {
+		return false
 	}
-	for name, v := range members {
-		sub, ok := q.props[name]
-		if !ok {
-			if q.closed {
-				return false
-			}
-			sub = q.others
-		}
-		if sub != nil && !sub.accepts(v) {
-			return false
-		}
+	if k.n < len(k.few) {
+		k.few[k.n] = name
+		k.n++
+		return true
 	}
+	if k.many == nil {
+		k.many = map[string]bool{}
+	}
+	k.many[name] = true
 	return true
 }
+
+func (k *keys) has(name string) bool { return slices.Contains(k.few[:k.n], name) || k.many[name] }

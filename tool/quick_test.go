@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What a quick accepts the library must accept. It need not be so the other way round, but the everyday must be there,
-// or the quick is for nothing.
+// What a quick accepts the reader and the library must accept. It need not be so the other way round, but the everyday
+// must be there, or the quick is for nothing. Half of the texts are damaged, so that most of those are no JSON.
 func TestQuickAgreesWithTheLibrary(t *testing.T) {
 	seed := rand.Uint64()
 	if s := os.Getenv("TEST_SEED"); s != "" {
@@ -32,15 +32,18 @@ func TestQuickAgreesWithTheLibrary(t *testing.T) {
 		quick++
 		for range 20 {
 			text := randomValue(dice, 0)
+			if bad := damage(dice, text); s.quick.accepts(bad) {
+				agree(t, s, raw, bad)
+			}
+			fast := s.quick.accepts(text)
+			if fast {
+				agree(t, s, raw, text)
+			}
 			v, flaw := readJSON([]byte(text))
 			if flaw != nil {
 				t.Fatalf("%s: %v", text, flaw)
 			}
 			valid := s.lib.Validate(v) == nil
-			fast := s.quick.accepts(v)
-			if fast && !valid {
-				t.Fatalf("schema %s takes %s, want refused as the library does: %v", raw, text, s.lib.Validate(v))
-			}
 			if valid {
 				yes++
 			}
@@ -53,6 +56,34 @@ func TestQuickAgreesWithTheLibrary(t *testing.T) {
 	if quick < 1000 || both*10 < yes*8 {
 		t.Errorf("%d of 3000 schemas quick, %d of %d values; want most", quick, both, yes)
 	}
+}
+
+// agree asks those who have the word about a text that the quick took.
+func agree(t *testing.T, s *Schema, schema, text string) {
+	t.Helper()
+	v, flaw := readJSON([]byte(text))
+	if flaw != nil {
+		t.Fatalf("schema %s takes %q, want refused: %s", schema, text, flaw.text([]byte(text)))
+	}
+	if all := s.Validate(v); len(all) > 0 {
+		t.Fatalf("schema %s takes %s, want refused as the library does: %v", schema, text, all)
+	}
+}
+
+// damage is text with a byte changed, put in, left out or said twice.
+func damage(dice *rand.Rand, text string) string {
+	at := dice.IntN(len(text))
+	some := []string{",", ":", "{", "}", "[", "]", `"`, `\`, "\\u00", "\\ud800", "\xff", "\x01", " ", "0", ".", "e9", "-", "null", `"a":1,`}[dice.IntN(19)]
+	switch dice.IntN(4) {
+	case 0:
+		return text[:at] + some + text[at+1:]
+	case 1:
+		return text[:at] + some + text[at:]
+	case 2:
+		return text[:at] + text[at+1:]
+	}
+	to := at + dice.IntN(len(text)-at)
+	return text[:to] + text[at:]
 }
 
 func one(dice *rand.Rand, of ...string) string { return of[dice.IntN(len(of))] }
@@ -102,11 +133,69 @@ func TestQuickTakesAFlightSearch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args, _ := ParseArgs([]byte(`{"from":"VIE","to":"LIS","date":"2026-05-01","passengers":2,"cabin":"economy","flexible":true}`))
-	if s.quick == nil || !s.quick.accepts(args) {
+	args := []byte(`{"from":"VIE","to":"LIS","date":"2026-05-01","passengers":2,"cabin":"economy","flexible":true}`)
+	if !s.quickly(args) {
 		t.Error("not accepted at once")
 	}
-	if n := testing.AllocsPerRun(100, func() { s.quick.accepts(args) }); n > 0 {
-		t.Errorf("%v allocations, want none", n)
+	if n := testing.AllocsPerRun(100, func() { s.quickly(args) }); n > 2 {
+		t.Errorf("%v allocations, want two: the text, and the date as an interface", n)
 	}
+}
+
+// A quick counts keys, values and depth as the reader does.
+func TestQuickKeepsTheBounds(t *testing.T) {
+	many := func(n int, key func(int) string) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = `"` + key(i) + `":0`
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	}
+	each := func(i int) string { return fmt.Sprint("k", i) }
+	for _, tc := range []struct {
+		name, text string
+		want       bool
+	}{
+		{"many keys", many(40, each), true},
+		{"one of many twice", many(40, func(i int) string { return each(i % 39) }), false},
+		{"one of few twice", `{"a":1,"b":2,"a":3}`, false},
+		{"one twice, once as an escape", `{"a":1,"\u0061":2}`, false},
+		{"one twice, further down", `{"x":[{"a":1,"a":2}]}`, false},
+		{"as deep as may be", strings.Repeat(`{"a":`, MaxDepth-1) + `[]` + strings.Repeat(`}`, MaxDepth-1), true},
+		{"deeper", strings.Repeat(`{"a":`, MaxDepth) + `[]` + strings.Repeat(`}`, MaxDepth), false},
+		{"as many values as may be", `{"a":[0` + strings.Repeat(`,0`, MaxValues-3) + `]}`, true},
+		{"more", `{"a":[0` + strings.Repeat(`,0`, MaxValues-2) + `]}`, false},
+		{"a number beyond bounds", `{"a":1e999}`, false},
+		{"more after the end", `{} {}`, false},
+		{"blanks around", " {\n} ", true},
+		{"nothing", ``, false},
+		{"no object", `[]`, false},
+	} {
+		if got := anyObject.accepts(tc.text); got != tc.want {
+			t.Errorf("%s: accepts = %v, want %v", tc.name, got, tc.want)
+		}
+		if _, f := ParseArgs([]byte(tc.text)); tc.want != (f == nil) && tc.text != "" {
+			t.Errorf("%s: ParseArgs says %v, want the same", tc.name, f)
+		}
+	}
+}
+
+// FuzzQuick is TestQuickAgreesWithTheLibrary with texts of the fuzzer's.
+func FuzzQuick(f *testing.F) {
+	f.Add(uint64(1), `{"a":1,"b":[true,null,"x\u00e4"],"c":{"a":-1.5e3}}`)
+	f.Fuzz(func(t *testing.T, seed uint64, text string) {
+		raw := randomSchema(rand.New(rand.NewPCG(seed, 1)), 0)
+		s, err := CompileSchema(json.RawMessage(raw))
+		if err != nil {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		if s.quickly([]byte(text)) {
+			agree(t, s, raw, text)
+		}
+		if anyObject.accepts(text) {
+			if _, f := ParseArgs([]byte(text)); f != nil {
+				t.Fatalf("accepts %q, want refused: %s", text, f.Message)
+			}
+		}
+	})
 }

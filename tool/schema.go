@@ -229,6 +229,11 @@ func (s *Schema) Validate(v any) []fault.Violation {
 	return s.validate(v, count(v))
 }
 
+// quickly reports that raw is JSON that keeps to the schema. False means no more than that a closer look is needed.
+func (s *Schema) quickly(raw []byte) bool {
+	return s.quick != nil && !s.costly(len(raw)) && s.quick.accepts(string(raw))
+}
+
 // validate is Validate for a value that holds at most so many values.
 func (s *Schema) validate(v any, values int) []fault.Violation {
 	if s.costly(values) && !affordable(s.lib, v) {
@@ -236,9 +241,6 @@ func (s *Schema) validate(v any, values int) []fault.Violation {
 			Expected: fmt.Sprintf("a value that the schema can check in %d steps", maxSteps),
 			Got:      "one that takes more",
 		}}
-	}
-	if s.quick != nil && s.quick.accepts(v) {
-		return nil
 	}
 	if s.trouble == nil {
 		return s.list(v)

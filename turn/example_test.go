@@ -32,7 +32,7 @@ func Example() {
 	policy.JitterPercent = 0
 	var t turn.Turn
 	show(0, t.Start(start, turn.Plan{
-		Turn: "t1", Call: "c1", Tool: "search", Timeout: 10 * time.Second, Policy: policy, Effect: tool.Read,
+		Call: "c1", Tool: "search", Timeout: 10 * time.Second, Policy: &policy, Effect: tool.Read,
 	}))
 	step := func(at time.Duration, ev turn.Event) { show(at, t.Step(start.Add(at), ev)) }
 	step(time.Second, turn.Event{Kind: turn.Failed, Attempt: 1, Fault: fault.New(fault.Upstream, "500"), Budget: true})

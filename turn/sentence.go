@@ -29,7 +29,7 @@ func Sentence(r *tool.Result) string {
 	}
 	switch r.Fault.Execution {
 	case fault.Unknown:
-		if r.Status == tool.TimedOut || r.Fault.Kind == fault.WorkerLost {
+		if r.Status == tool.TimedOut || r.Fault.Kind == fault.WorkerLost || r.Fault.Spec().Execution == fault.NotStarted {
 			b.WriteString("; it may have run: check before doing it again")
 		}
 	case fault.Stopped:

@@ -29,7 +29,6 @@ import (
 
 // A Plan is a checked call and all that the turn must know of its tool.
 type Plan struct {
-	Turn string
 	Call string
 	Tool string
 
@@ -38,8 +37,8 @@ type Plan struct {
 	Grace    time.Duration // how long a confirmation of a stop is waited for
 	Deadline time.Time     // of the turn; zero means none
 
-	Policy    retry.Policy
-	Seed      uint64 // of the jitter
+	Policy    *retry.Policy // only read
+	Seed      uint64        // of the jitter
 	Effect    tool.Effect
 	KeepsKeys bool
 	Overrides fault.Overrides
@@ -70,7 +69,6 @@ type Event struct {
 	Fault   *fault.Fault  // of Failed
 	Budget  bool          // of Failed and Due: the tool's retry budget has a retry left
 	Timeout time.Duration // of Limited: what is left, from now
-	Breaker string        // of Failed: the state of the tool's breaker, for the journal
 }
 
 // An EffectKind says what to do.
@@ -92,9 +90,8 @@ type Effect struct {
 	At       time.Time          // of Wake
 	Timeout  time.Duration      // of Send: what the worker is given
 	Fault    *fault.Fault       // of Errored
-	Verdict  fault.Verdict      // of Errored
+	Verdict  *fault.Verdict     // of Errored
 	Decision *recovery.Decision // of Errored
-	Breaker  string             // of Errored
 	Result   *tool.Result       // of Finish
 }
 
@@ -107,11 +104,13 @@ const (
 	done
 )
 
-// A Turn is one call on its way. The zero value is not started. It is for one goroutine at a time.
+// A Turn is one call on its way. The zero value is not started; one that is started must not be copied. It is for one
+// goroutine at a time.
 type Turn struct {
-	plan  Plan
-	began time.Time
-	state state
+	plan      Plan
+	began     time.Time
+	state     state
+	cancelled bool
 
 	attempt  int
 	sentAt   time.Time
@@ -121,19 +120,22 @@ type Turn struct {
 	wakeAt   time.Time // when the next attempt goes out, or the stop is given up
 	stopping *fault.Fault
 
+	ran          fault.Execution // of the attempts that failed, where one may have run
 	firstFailure time.Time
 	deaths       int
-	cancelled    bool
 
 	pieces     [][]byte
 	piecesSize int
 	history    []tool.Attempt
+	result     tool.Result
 	out        []Effect
+	room       [2]Effect // for out: most turns never ask for more at once
 }
 
 // Start begins the turn. The effects are valid until the next Step.
 func (t *Turn) Start(now time.Time, p Plan) []Effect {
-	*t = Turn{plan: p, began: now, out: make([]Effect, 0, 2)}
+	*t = Turn{plan: p, began: now}
+	t.out = t.room[:0]
 	t.send(now)
 	return t.out
 }
@@ -310,17 +312,20 @@ func (t *Turn) failed(now time.Time, ev Event) {
 	if t.firstFailure.IsZero() {
 		t.firstFailure = now
 	}
+	if run := f.Run(); run != fault.NotStarted && t.ran != fault.Unknown {
+		t.ran = run
+	}
 	verdict := t.plan.Overrides.Judge(f)
 	d := recovery.Decide(recovery.Situation{
 		Fault: f, Verdict: verdict,
 		Effect: t.plan.Effect, KeepsKeys: t.plan.KeepsKeys,
-		Policy: t.plan.Policy, Attempt: t.attempt,
+		Policy: *t.plan.Policy, Attempt: t.attempt,
 		Roll:         retry.Roll(t.plan.Seed, t.plan.Call, t.attempt+1),
 		SinceFailure: now.Sub(t.firstFailure), Remaining: t.remaining(now),
 		Deaths: t.deaths, Budget: ev.Budget, Pieces: len(t.pieces) > 0,
 	})
 	t.end(now, f.Kind, f.Message, d)
-	t.out = append(t.out, Effect{Kind: Errored, Attempt: t.attempt, Fault: f, Verdict: verdict, Decision: &d, Breaker: ev.Breaker})
+	t.out = append(t.out, Effect{Kind: Errored, Attempt: t.attempt, Fault: f, Verdict: &verdict, Decision: &d})
 
 	switch {
 	case d.Action == recovery.Retry && d.After == 0:
@@ -394,9 +399,13 @@ func (t *Turn) finish(now time.Time, r tool.Result) {
 	t.state = done
 	r.Call, r.Tool, r.Attempts = t.plan.Call, t.plan.Tool, t.history
 	r.DurationMs = ms(now.Sub(t.began))
+	if f := r.Fault; f != nil && t.ran != "" && f.Run() == fault.NotStarted {
+		g := *f // the last attempt did not run, but one before it did, or may have
+		g.Execution, r.Fault = t.ran, &g
+	}
 	r.Sentence = Sentence(&r)
-	t.pieces = nil
-	t.out = append(t.out, Effect{Kind: Finish, Attempt: t.attempt, Result: &r})
+	t.pieces, t.result = nil, r
+	t.out = append(t.out, Effect{Kind: Finish, Attempt: t.attempt, Result: &t.result})
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -43,7 +43,7 @@ func stoppedBy(attempt int) Event {
 func plain(change ...func(*Plan)) Plan {
 	p := retry.Default()
 	p.JitterPercent = 0
-	plan := Plan{Turn: "t", Call: "c", Tool: "echo", Timeout: 30 * s, Grace: s / 4, Policy: p, Effect: tool.Read}
+	plan := Plan{Call: "c", Tool: "echo", Timeout: 30 * s, Grace: s / 4, Policy: &p, Effect: tool.Read}
 	for _, f := range change {
 		f(&plan)
 	}
