@@ -48,24 +48,21 @@ func (a *attempt) let(p pass, ok bool) bool {
 		return false
 	}
 	now := time.Now()
-	if p.probe != nil && !p.probe.until.After(now) {
-		ok = false // we were held up for so long that another may be the probe by now
+	if !ok || p.probe != nil && !p.probe.until.After(now) { // held up for so long that another may be the probe by now
+		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: r.circuitOpen(now)})
+		return false
 	}
-	f := r.circuitOpen(now)
-	if ok {
-		r.pass = p
-		if p.probe != nil {
-			if left := p.probe.until.Sub(now) - r.e.cfg.Grace; left < r.turn.Left(now) {
-				a.limit(left) // a probe ends before its lease does
-				r.apply(now, turn.Event{Kind: turn.Limited, Attempt: a.n, Timeout: left})
-			}
+	r.pass = p
+	if p.probe != nil {
+		if left := p.probe.until.Sub(now) - r.e.cfg.Grace; left < r.turn.Left(now) {
+			a.limit(left) // a probe ends before its lease does
+			r.apply(now, turn.Event{Kind: turn.Limited, Attempt: a.n, Timeout: left})
 		}
-		f = r.launch(now, a)
 	}
-	if f != nil {
+	if f := r.launch(now, a); f != nil {
 		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
 	}
-	return ok // what was let through is reported, whatever became of it
+	return true // what was let through is reported, whatever became of it
 }
 
 // launch sends an attempt that was let through.

@@ -55,10 +55,16 @@ func readBreaker(ctx context.Context, b kvstate.Store, key string) (breaker.Shar
 	if err != nil {
 		return breaker.Shared{}, 0, err
 	}
-	var v breaker.Shared
-	if wire.Decode(e.Value, &v) != nil {
-		v = breaker.Shared{State: breaker.Closed.String()}
-	}
-	v, _ = v.Sane() // what is written now is sane
+	v, _ := BreakerOf(e) // what is written now is sane
 	return v, e.Revision, nil
+}
+
+// BreakerOf is the breaker that an entry of the store holds, repaired where it makes no sense, and what was wrong with it.
+// One that cannot be read is closed.
+func BreakerOf(e kvstate.Entry) (breaker.Shared, error) {
+	var v breaker.Shared
+	if err := wire.Decode(e.Value, &v); err != nil {
+		return breaker.Shared{V: breaker.SharedVersion, State: breaker.Closed.String()}, err
+	}
+	return v.Sane()
 }

@@ -42,14 +42,13 @@ type gates struct {
 	stop    context.CancelFunc
 	writers sync.WaitGroup
 
-	away      atomic.Bool
-	born      time.Time
-	synced    atomic.Int64  // when the copy was last known to be whole, in nanoseconds since born: no wall clock counts
-	era       atomic.Uint64 // the latest that was told: see kvstate.Update
-	conflicts atomic.Uint64
-	others    others
-	busyness  func() int // calls under way
-	resized   func(int)  // told how many executors live, when that has changed
+	away     atomic.Bool
+	born     time.Time
+	synced   atomic.Int64  // when the copy was last known to be whole, in nanoseconds since born: no wall clock counts
+	era      atomic.Uint64 // the latest that was told: see kvstate.Update
+	others   others
+	busyness func() int // calls under way
+	resized  func(int)  // told how many executors live, when that has changed
 }
 
 func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {
@@ -213,12 +212,7 @@ func (gs *gates) each(f func(*gate)) {
 
 // decode is the value of an entry, repaired where it makes no sense.
 func (gs *gates) decode(e kvstate.Entry) breaker.Shared {
-	var v breaker.Shared
-	if err := wire.Decode(e.Value, &v); err != nil {
-		gs.log.Warn("a breaker's record cannot be read: taken as closed", "breaker", e.Key, "revision", e.Revision, "error", err)
-		v = breaker.Shared{State: breaker.Closed.String()}
-	}
-	v, err := v.Sane()
+	v, err := BreakerOf(e)
 	if err != nil {
 		gs.log.Warn("a breaker's record was repaired", "breaker", e.Key, "revision", e.Revision, "error", err)
 	}

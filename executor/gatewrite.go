@@ -182,9 +182,6 @@ func (g *gate) attempt(c *change) bool {
 		}
 		return false
 	}
-	if errors.Is(err, kvstate.ErrConflict) {
-		g.gates.conflicts.Add(1)
-	}
 	if c.era != g.era.Load() {
 		g.resolve(c, breaker.Missed, breaker.Fold{}) // what it speaks of is gone
 		return false

@@ -21,7 +21,6 @@ import (
 	"github.com/toolbus/toolbus/internal/cli"
 	"github.com/toolbus/toolbus/kvstate"
 	"github.com/toolbus/toolbus/tool"
-	"github.com/toolbus/toolbus/wire"
 )
 
 // A breakerInfo is one line of the list of breakers.
@@ -98,12 +97,7 @@ func (p *program) bucket(name string) string {
 
 func infoOf(e kvstate.Entry) breakerInfo {
 	info := breakerInfo{Tool: e.Key, Revision: e.Revision}
-	var v breaker.Shared
-	if err := wire.Decode(e.Value, &v); err != nil {
-		info.State, info.Broken = breaker.Closed.String(), err.Error()
-		return info
-	}
-	v, err := v.Sane()
+	v, err := executor.BreakerOf(e)
 	if err != nil {
 		info.Broken = err.Error()
 	}
