@@ -212,7 +212,7 @@ func (r *run) stopped(x fault.Execution) answer {
 	case errShutdown:
 		a = failed(fault.New(fault.WorkerLost, "the worker was shut down while the call ran"))
 	default:
-		a = failed(fault.New(fault.Timeout, "%s did not end within %v", r.tool.name, r.timeout))
+		a = failed(fault.New(fault.Timeout, "%s did not answer within %v", r.tool.name, r.timeout))
 	}
 	a.fault.Execution = x
 	if x == fault.Unknown {
