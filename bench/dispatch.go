@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
 	"github.com/toolbus/toolbus/worker"
@@ -254,8 +253,8 @@ func byExecutor(ctx context.Context, url string, f fleet, jobs []*job) (sender, 
 	}
 	var once sync.Once
 	return func(i int) {
-		n.exec.Go(executor.Turn{Call: tool.Call{Tool: "job", Args: body(i)}}, func(r tool.Result) {
-			if r.Status != tool.Success {
+		n.exec.Go(single(tool.Call{Tool: "job", Args: body(i)}), func(o *wire.Outcome) {
+			if r := o.Results[0]; r.Status != tool.Success {
 				once.Do(func() { fmt.Fprintln(os.Stderr, "bench: a call failed:", r.Sentence) })
 			}
 		})

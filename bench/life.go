@@ -21,6 +21,7 @@ import (
 	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/wire"
 )
 
 // inflight has calls out that nobody answers, says what they cost this process, which runs the executor and no more, and
@@ -55,7 +56,7 @@ func inflight(cfg config) error {
 	}
 	began := time.Now()
 	for range n {
-		e.Go(executor.Turn{Call: tool.Call{Tool: "hold", Args: data}}, func(r tool.Result) { ended <- r.Status == tool.Success })
+		e.Go(single(tool.Call{Tool: "hold", Args: data}), func(o *wire.Outcome) { ended <- o.Results[0].Status == tool.Success })
 	}
 	if err := c.NATS().Flush(); err != nil {
 		return err
@@ -105,7 +106,7 @@ func cancelled(cfg config) error {
 	took, answered := make([]time.Duration, 0, calls), make([]time.Duration, 0, calls)
 	ended := make(chan tool.Result, 1)
 	for range calls {
-		stop := n.exec.Go(executor.Turn{Call: tool.Call{Tool: "wait"}}, func(r tool.Result) { ended <- r })
+		stop := n.exec.Go(single(tool.Call{Tool: "wait"}), func(o *wire.Outcome) { ended <- o.Results[0] })
 		<-started
 		began := time.Now()
 		stop()
@@ -187,8 +188,8 @@ func kill(cfg config) error {
 			return err
 		}
 		ended := make(chan tool.Result, 1)
-		n.exec.Go(executor.Turn{Call: tool.Call{Tool: "wait", Retry: &tool.RetryPolicy{MaxAttempts: new(1)}}},
-			func(r tool.Result) { ended <- r })
+		n.exec.Go(single(tool.Call{Tool: "wait", Retry: &tool.RetryPolicy{MaxAttempts: new(1)}}),
+			func(o *wire.Outcome) { ended <- o.Results[0] })
 		select {
 		case <-started:
 		case r := <-ended:
@@ -261,4 +262,9 @@ func startDev(program, dir string) (time.Duration, error) {
 		return 0, fmt.Errorf("executor dev did not say that it is ready: %w\n%s", err, said.String())
 	}
 	return took, nil
+}
+
+// single is a turn of one call.
+func single(c tool.Call) executor.Turn {
+	return executor.Turn{Request: wire.TurnRequest{Calls: []tool.Call{c}}}
 }

@@ -7,6 +7,7 @@
 //	go run ./bench cancel     from cancel to the end of the handler's context
 //	go run ./bench kill       from SIGKILL of a worker to worker_lost
 //	go run ./bench dispatch   queueing under load, beside the plain queue group
+//	go run ./bench turns      turns of many calls: makespan, cost per call, memory, a fleet's throughput
 //	go run ./bench ready      from start to ready of `executor dev`
 //
 // The far side, a server with repliers and workers, is this program again in a process of its own.
@@ -41,15 +42,15 @@ func main() {
 	f := flag.NewFlagSet("bench "+what, flag.ExitOnError)
 	var cfg config
 	f.IntVar(&cfg.rounds, "rounds", 0, "rounds of call (3), kill (20) and ready (10)")
-	f.IntVar(&cfg.calls, "calls", 0, "calls of inflight (100000) and cancel (500)")
+	f.IntVar(&cfg.calls, "calls", 0, "calls of inflight (100000), turns (50000) and cancel (500)")
 	f.Uint64Var(&cfg.seed, "seed", 1, "seed of what is random")
-	f.DurationVar(&cfg.each, "each", 0, "length of each measurement of call (1s) and dispatch (10s)")
+	f.DurationVar(&cfg.each, "each", 0, "length of each measurement of call, turns (1s) and dispatch (10s)")
 	all := map[string]func(config) error{
-		"call": call, "inflight": inflight, "cancel": cancelled, "kill": kill, "dispatch": dispatch, "ready": ready,
+		"call": call, "inflight": inflight, "cancel": cancelled, "kill": kill, "dispatch": dispatch, "turns": turns, "ready": ready,
 	}
 	run := all[what]
 	if run == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench call|inflight|cancel|kill|dispatch|ready [flags]")
+		fmt.Fprintln(os.Stderr, "usage: bench call|inflight|cancel|kill|dispatch|turns|ready [flags]")
 		f.PrintDefaults()
 		os.Exit(2)
 	}

@@ -92,20 +92,20 @@ func TestTableOfKinds(t *testing.T) {
 	hold(t, "docs/errors.md", page, before+"<!-- kinds -->\n"+b.String()+"<!-- /kinds -->\n"+after)
 }
 
-// rows are the first two cells of the table below a heading.
-func rows(t *testing.T, page, heading string) [][2]string {
+// rows are the first three cells of the table below a heading; a table may have only two.
+func rows(t *testing.T, page, heading string) [][3]string {
 	t.Helper()
 	_, rest, ok := strings.Cut(page, heading)
 	if !ok {
 		t.Fatalf("the page has no table %q", heading)
 	}
-	var out [][2]string
+	var out [][3]string
 	for line := range strings.Lines(rest) {
 		if !strings.HasPrefix(line, "|") {
 			break
 		}
 		if cell := strings.Split(line, "|"); !strings.HasPrefix(line, "|---") {
-			out = append(out, [2]string{strings.TrimSpace(cell[1]), strings.TrimSpace(cell[2])})
+			out = append(out, [3]string{strings.TrimSpace(cell[1]), strings.TrimSpace(cell[2]), strings.TrimSpace(cell[3])})
 		}
 	}
 	return out
@@ -224,8 +224,36 @@ func TestProtocolIsWhole(t *testing.T) {
 	for _, subject := range []string{
 		s.Call("<tool>"), s.To("<worker>"), s.Cancel("<tool>"), s.Reply("<tool>", "<executor>", "<n>"), s.Heartbeat("<worker>"),
 		s.Rollcall(), s.TurnRun(), s.TurnCtl("<turn>"), strings.Replace(s.Blob("<id>", 0), ".0", ".<n>", 1), wire.QueueGroup, wire.ExecutorQueue,
+		s.Log("<turn>"), s.Logs(), s.Late("<turn>", "<call>"), s.Lates(), s.TurnLate(), s.TurnTrace(),
 	} {
 		say("subject", subject)
+	}
+}
+
+// Every field of a record has its place in the record's row.
+func TestRecordsAreWhole(t *testing.T) {
+	row := map[string]string{}
+	for _, r := range rows(t, read(t, "docs/protocol.md"), "| Record | Fields |\n") {
+		row[r[0]] = r[1]
+	}
+	for _, r := range rows(t, read(t, "docs/protocol.md"), "| Type | When | Fields beside `v`, `type`, `seq`, `at_ms`, `timestamp`, `turn` |\n") {
+		row["event"] += r[2]
+	}
+	for name, v := range map[string]any{
+		"fault": fault.Fault{}, "heartbeat": wire.Heartbeat{}, "turn request": wire.TurnRequest{}, "call": tool.Call{}, "turn control": wire.TurnControl{},
+		"turn reply": wire.TurnReply{}, "event": wire.Event{}, "page": wire.Page{}, "outcome": wire.Outcome{}, "result": tool.Result{},
+		"late query": wire.LateQuery{}, "late record": wire.LateRecord{}, "trace query": wire.TraceQuery{},
+	} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			field, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if !typ.Field(i).IsExported() || field == "-" {
+				continue
+			}
+			if !strings.Contains(row[name], "`"+field+"`") && !strings.Contains(row[name], "`"+field+"[]`") {
+				t.Errorf("docs/protocol.md: %s has no field %s", name, field)
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/registry"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/wire"
 	"github.com/toolbus/toolbus/worker"
 )
 
@@ -50,9 +51,13 @@ func (s shelf) Tool(name string) *registry.Tool {
 func (shelf) Nearest(string) []string { return nil }
 func (shelf) Gone(string)             {}
 
-func newExecutor(t testing.TB, c *bus.Conn, cat executor.Catalogue) *executor.Executor {
+func newExecutor(t testing.TB, c *bus.Conn, cat executor.Catalogue, change ...func(*executor.Config)) *executor.Executor {
 	t.Helper()
-	e, err := executor.New(executor.Config{Bus: c, Registry: cat})
+	cfg := executor.Config{Bus: c, Registry: cat}
+	for _, f := range change {
+		f(&cfg)
+	}
+	e, err := executor.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +77,7 @@ func newExecutor(t testing.TB, c *bus.Conn, cat executor.Catalogue) *executor.Ex
 //	mux       bus.Request to it: our one subscription for all replies
 //	bare      executor.Call to it: what the executor costs
 //	executor  executor.Call to a worker
+//	journal   the same, and its events go to the journal
 //
 // Server, replier and worker are in this process, so allocations are those of both sides; what a way has above raw is
 // ours. Program bench has the far side in a process of its own.
@@ -89,6 +95,7 @@ func BenchmarkCall(b *testing.B) {
 	st := newStage(b, s)
 	st.workWith(worker.Config{Bus: dial(), Concurrency: 256}, handler("search", echo, schema(searchSchema)))
 	full := newExecutor(b, dial(), st.reg)
+	kept := newExecutor(b, dial(), st.reg, journalled(b))
 
 	args, ctx := []byte(searchArgs), context.Background()
 	call := func(e *executor.Executor, name string) func() error {
@@ -115,6 +122,7 @@ func BenchmarkCall(b *testing.B) {
 		}},
 		{"bare", call(bare, "plain")},
 		{"executor", call(full, "search")},
+		{"journal", call(kept, "search")},
 	} {
 		for _, callers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/%d", way.name, callers), func(b *testing.B) {
@@ -171,7 +179,7 @@ func BenchmarkCancel(b *testing.B) {
 	took := make([]time.Duration, 0, b.N)
 	ended := make(chan tool.Result, 1)
 	for b.Loop() {
-		cancel := e.Go(executor.Turn{Call: tool.Call{Tool: "wait"}}, func(r tool.Result) { ended <- r })
+		cancel := e.Go(single(tool.Call{Tool: "wait"}), result(func(r tool.Result) { ended <- r }))
 		<-started
 		began := time.Now()
 		cancel()
@@ -212,7 +220,7 @@ func TestMemoryOfCallsInFlight(t *testing.T) {
 	before := heapBytes()
 	threads := runtime.NumGoroutine()
 	for range calls {
-		e.Go(executor.Turn{Call: tool.Call{Tool: "search", Args: args}}, func(r tool.Result) { ok <- r.Status == tool.Success })
+		e.Go(single(tool.Call{Tool: "search", Args: args}), result(func(r tool.Result) { ok <- r.Status == tool.Success }))
 	}
 	<-all
 	if n := e.InFlight(); n != calls {
@@ -238,6 +246,57 @@ func TestMemoryOfCallsInFlight(t *testing.T) {
 	}
 	if left := heapBytes() - before; left/calls > maxPerCall/8 {
 		t.Errorf("%d bytes for each call are left after the end, want nearly none", left/calls)
+	}
+}
+
+// maxPerTurn is what an open turn of ten calls may cost the executor, in bytes. Issue "Turns" asks for 16 KiB.
+const maxPerTurn = 20 << 10
+
+// TestMemoryOfOpenTurns is the same with turns of ten calls, which are cancelled in the end.
+func TestMemoryOfOpenTurns(t *testing.T) {
+	const turns, size = 1000, 10
+	s := natstest.Server(t)
+	dial := func() *bus.Conn { return natstest.Dial(t, bus.Config{URL: s.ClientURL()}) }
+	came, all := 0, make(chan struct{})
+	far := dial().NATS()
+	if _, err := far.Subscribe("tb.v1.call.search", func(*nats.Msg) {
+		if came++; came == turns*size {
+			close(all)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := far.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	e := newExecutor(t, dial(), newShelf(t, "search"))
+	ended := make(chan *wire.Outcome, turns)
+	done := func(out *wire.Outcome) { ended <- out }
+	cancels, args := make([]func(), 0, turns), []byte(searchArgs)
+	before := heapBytes()
+	for range turns {
+		req := wire.TurnRequest{Calls: make([]tool.Call, size)}
+		for i := range req.Calls {
+			req.Calls[i] = tool.Call{Tool: "search", Args: args}
+		}
+		cancels = append(cancels, e.Go(executor.Turn{Request: req}, done))
+	}
+	<-all
+	each := (heapBytes() - before) / turns
+	t.Logf("%d bytes for each of %d turns of %d calls", each, turns, size)
+	if each > maxPerTurn {
+		t.Errorf("%d bytes for each turn, want at most %d", each, maxPerTurn)
+	}
+	for _, cancel := range cancels {
+		cancel()
+	}
+	for range turns {
+		if out := <-ended; out.Status != wire.CancelledTurn || len(out.Results) != size {
+			t.Fatalf("%s with %d results, want cancelled with %d", out.Status, len(out.Results), size)
+		}
+	}
+	if n := e.InFlight(); n != 0 {
+		t.Errorf("%d calls in flight after the end, want none", n)
 	}
 }
 

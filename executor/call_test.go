@@ -226,7 +226,9 @@ func TestDeadlineIsSoftForTheToolAndFinalForTheOutcome(t *testing.T) {
 			}
 		}))
 		done := make(chan tool.Result, 1)
-		st.exec.Go(executor.Turn{Deadline: time.Second, Call: tool.Call{Tool: "slow"}}, func(r tool.Result) { done <- r })
+		turn := single(tool.Call{Tool: "slow"})
+		turn.Request.DeadlineMs = 1000
+		st.exec.Go(turn, result(func(r tool.Result) { done <- r }))
 		began := time.Now()
 		r := <-done
 		want(t, r, tool.TimedOut, fault.Deadline)
@@ -455,7 +457,7 @@ func TestEventsInOrder(t *testing.T) {
 	}))
 	want(t, st.call("steps", `{}`), tool.Success, "")
 	got := fmt.Sprint(st.seen.types())
-	if got != "[TurnStarted AttemptStarted Progress Partial CallSettled TurnEnded]" {
+	if got != "[TurnStarted CallReady AttemptStarted Progress Partial CallSettled TurnEnded]" {
 		t.Errorf("events %s", got)
 	}
 }

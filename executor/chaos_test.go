@@ -49,7 +49,7 @@ type chaos struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	well  bool            // they answer as they should
-	may   map[string]bool // by turn: somebody got it and did not say that it would not run
+	may   map[string]bool // by <turn>/<call>: somebody got it and did not say that it would not run
 	calls int
 }
 
@@ -105,7 +105,7 @@ func (c *chaos) work(nc *nats.Conn, id string) func(*nats.Msg) {
 }
 
 func (c *chaos) serve(m *nats.Msg, say func(kind, body string, more ...string)) {
-	turn, _, _ := strings.Cut(m.Header.Get("Tb-Call"), "/")
+	ref := m.Header.Get("Tb-Call")
 	c.mu.Lock()
 	c.calls++
 	well := c.well
@@ -131,7 +131,7 @@ func (c *chaos) serve(m *nats.Msg, say func(kind, body string, more ...string)) 
 	}
 	if !excused {
 		c.mu.Lock()
-		c.may[turn] = true
+		c.may[ref[:strings.LastIndexByte(ref, '/')]] = true
 		c.mu.Unlock()
 	}
 }
@@ -142,6 +142,7 @@ type story struct {
 	turn      string
 	seq       int64
 	ended     int
+	late      []*tool.Result
 	cancelled atomic.Bool
 }
 
@@ -150,18 +151,21 @@ func (s *story) Event(ev *wire.Event) {
 	switch {
 	case ev.Seq <= s.seq:
 		s.t.Errorf("%s: event %s has number %d after %d", s.turn, ev.Type, ev.Seq, s.seq)
-	case s.ended > 0:
+	case s.ended > 0 && ev.Type != wire.LateResult && ev.Type != wire.BreakerChanged:
 		s.t.Errorf("%s: event %s after the end", s.turn, ev.Type)
 	case ev.Type == wire.AttemptStarted && s.cancelled.Load():
 		s.t.Errorf("%s: an attempt began after the cancel", s.turn)
 	}
 	s.seq = ev.Seq
-	if ev.Type == wire.TurnEnded {
+	switch ev.Type {
+	case wire.TurnEnded:
 		s.ended++
+	case wire.LateResult:
+		s.late = append(s.late, ev.Result)
 	}
 }
 
-// Many calls, each with workers that say anything in any order, and callers that lose their patience. Whatever happens, a
+// Many turns of one to four calls, some of which wait for others, each with workers that say anything in any order, and callers that lose their patience. Whatever happens, a
 // call has one result, in time, that says nothing untrue of what ran; and nothing is left of it.
 //
 // TOOLBUS_SEED takes the seed that a run printed; TOOLBUS_LONG=1 plays a hundred rounds.
@@ -217,17 +221,29 @@ func playRound(t *testing.T, rng *rand.Rand) {
 	var results sync.Map
 	var several atomic.Int32
 	var callers sync.WaitGroup
+	stories := make([]*story, calls)
 	for i := range calls {
 		turn := "turn-" + strconv.Itoa(i)
 		s := &story{t: t, turn: turn}
-		call := tool.Call{
-			Tool: []string{"steady", "shaky", "queued"}[c.n(3)], TimeoutMs: 20 + int64(c.n(300)),
-			Retry: &tool.RetryPolicy{MaxAttempts: new(1 + c.n(4))},
+		stories[i] = s
+		var list []tool.Call
+		for k := range 1 + c.n(4) {
+			call := tool.Call{
+				ID: "c" + strconv.Itoa(k), Tool: []string{"steady", "shaky", "queued"}[c.n(3)], TimeoutMs: 20 + int64(c.n(300)),
+				Retry: &tool.RetryPolicy{MaxAttempts: new(1 + c.n(4))}, Optional: c.n(2) == 0,
+			}
+			if k > 0 && c.n(2) == 0 {
+				call.After, call.Join = []string{"c" + strconv.Itoa(c.n(k))}, []tool.Join{tool.JoinAll, tool.JoinAvailable}[c.n(2)]
+			}
+			if c.n(3) == 0 {
+				call.Alternatives = []tool.Alternative{{Tool: "queued", TimeoutMs: 20 + int64(c.n(300))}}
+			}
+			if c.n(40) == 0 {
+				call.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`)
+			}
+			list = append(list, call)
 		}
-		if c.n(40) == 0 {
-			call.Args = json.RawMessage(`{"a":"` + strings.Repeat("x", 1<<20) + `"}`)
-		}
-		deadline := 50*time.Millisecond + c.span(1500*time.Millisecond)
+		deadline := (50*time.Millisecond + c.span(1500*time.Millisecond)).Round(time.Millisecond)
 		start, patience := c.span(4*time.Second), time.Duration(-1)
 		if c.n(3) == 0 {
 			patience = c.span(400 * time.Millisecond)
@@ -235,51 +251,73 @@ func playRound(t *testing.T, rng *rand.Rand) {
 		callers.Go(func() {
 			time.Sleep(start)
 			began := time.Now()
-			done := make(chan tool.Result, 2)
-			stop := st.exec.Go(executor.Turn{ID: turn, Call: call, Deadline: deadline, Observer: s}, func(r tool.Result) {
-				if _, twice := results.LoadOrStore(turn, r); twice {
+			done := make(chan *wire.Outcome, 2)
+			req := wire.TurnRequest{ID: turn, Calls: list, DeadlineMs: deadline.Milliseconds()}
+			stop := st.exec.Go(executor.Turn{Request: req, Observer: s}, func(out *wire.Outcome) {
+				if _, twice := results.LoadOrStore(turn, out); twice {
 					several.Add(1)
 				}
-				done <- r
+				done <- out
 			})
 			most := deadline + grace
-			var r tool.Result
+			var out *wire.Outcome
 			if patience >= 0 {
 				select {
-				case r = <-done:
+				case out = <-done:
 				case <-time.After(patience):
 					stop()
 					s.cancelled.Store(true)
 					most = min(most, time.Since(began)+grace)
-					r = <-done
+					out = <-done
 				}
 			} else {
-				r = <-done
+				out = <-done
 			}
 			if took := time.Since(began); took > most+slack {
-				t.Errorf("%s: took %v, want at most %v: %s %v", turn, took, most, r.Status, r.Fault)
+				t.Errorf("%s: took %v, want at most %v: %s", turn, took, most, told(out))
 			}
-			stop() // it is over: nothing happens
+			for i, r := range out.Results {
+				if len(out.Results) != len(list) || r.Call != list[i].ID || r.Status == "" {
+					t.Errorf("%s: results %s, want one for each of its %d calls, in order", turn, told(out), len(list))
+				}
+			}
+			if len(turn)%2 == 0 {
+				stop() // what goes on is not wanted either
+			}
 		})
 	}
 	callers.Wait()
+	time.Sleep(10 * time.Second) // what is late, and what is to be written of breakers
 	if n := st.exec.InFlight(); n != 0 || several.Load() != 0 {
 		t.Errorf("%d calls in flight when all had ended, %d second results", n, several.Load())
 	}
-	time.Sleep(10 * time.Second) // what is late, and what is to be written of breakers
 	said := 0
+	heard := func(a tool.Attempt) {
+		refused := strings.Contains(a.Message, "steady is not called") // by the breaker, for the wait that the tool asked for
+		if a.Tool == "steady" && !refused && (a.Kind == "" || a.Kind.Spec().CountsForBreaker) {
+			said++
+		}
+	}
+	for _, s := range stories {
+		of := map[string]bool{}
+		for _, r := range s.late { // what came before its last attempt is in the outcome
+			if of[r.Call] {
+				t.Errorf("%s: two late results of %s, want one", s.turn, r.Call)
+			}
+			of[r.Call] = true
+			heard(r.Attempts[len(r.Attempts)-1])
+		}
+	}
 	c.mu.Lock()
 	may := maps.Clone(c.may)
 	c.mu.Unlock()
 	results.Range(func(k, v any) bool {
-		r := v.(tool.Result)
-		if r.Fault != nil && r.Fault.Run() == fault.NotStarted && may[k.(string)] {
-			t.Errorf("%s: %s says not_started, and a worker had it: %+v", k, r.Fault, r.Attempts)
-		}
-		for _, a := range r.Attempts {
-			refused := strings.Contains(a.Message, "steady is not called") // by the breaker, for the wait that the tool asked for
-			if r.Tool == "steady" && !refused && (a.Kind == "" || a.Kind.Spec().CountsForBreaker) {
-				said++
+		for _, r := range v.(*wire.Outcome).Results {
+			if r.Fault != nil && r.Fault.Run() == fault.NotStarted && may[k.(string)+"/"+r.Call] {
+				t.Errorf("%s/%s: %s says not_started, and a worker had it: %+v", k, r.Call, r.Fault, r.Attempts)
+			}
+			for _, a := range r.Attempts {
+				heard(a)
 			}
 		}
 		return true

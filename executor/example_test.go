@@ -83,7 +83,7 @@ func Example() {
 	// Output:
 	// attempt 1: upstream: retry, because it is read: it may run twice
 	// success 42 after 2 attempts
-	// attempt 0: invalid_arguments: fail, because it was not sent
+	// attempt 1: invalid_arguments: escalate, because invalid_arguments is permanent; nothing else is left to try
 	// failed invalid_arguments true
 	//   /height: expected integer, got missing
 	//   /width: expected integer, got string ("six")

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"github.com/toolbus/toolbus/registry"
 	"github.com/toolbus/toolbus/retry"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/turn"
 	"github.com/toolbus/toolbus/wire"
 )
 
@@ -38,10 +42,19 @@ type Config struct {
 	// decides alone.
 	Breakers kvstate.Store
 
-	// MaxInFlight is how many calls may be under way at once; more are refused. Zero means 100,000.
-	MaxInFlight int
+	// MaxInFlight is how many calls may be under way at once, and MaxTurns how many turns; more are refused. Zero means
+	// 100,000 calls, and as many turns as calls.
+	MaxInFlight, MaxTurns int
+
+	// Parallel is how many calls of one turn may run at once, ToolParallel how many of any one tool, where the turn does
+	// not say. Zero means no limit.
+	Parallel, ToolParallel int
+
 	// Grace is how long the confirmation of a stopped attempt is waited for. Zero means wire.CancelGrace.
 	Grace time.Duration
+
+	// Journal keeps what happens and what comes late. Nil keeps nothing, and then questions for it are answered so.
+	Journal Journal
 
 	Observer Observer     // nil observes nothing
 	Logger   *slog.Logger // nil discards
@@ -54,12 +67,21 @@ type Catalogue interface {
 	Gone(worker string) // nobody listens on that worker's subject
 }
 
-// An Observer is told what happens to every call, in order for each call. It is called with the call's lock held: it
-// must not block and must not call back. What a shared breaker does comes from elsewhere, when it stands in the store.
-// The event is its own to keep.
+// A Journal keeps the events of turns, and late results. *journal.Journal is one. It is used by many goroutines.
+type Journal interface {
+	// Write is called as Observer.Event is.
+	Write(*wire.Event)
+	Keep(context.Context, *wire.LateRecord) error
+	Late(context.Context, wire.LateQuery) (*wire.LateRecord, *fault.Fault)
+	Trace(ctx context.Context, turn string, each func(*wire.Page) error) *fault.Fault
+}
+
+// An Observer is told what happens to every turn, in order for each turn. It is called with the turn's lock held: it must
+// not block and must not call back. What a shared breaker does comes from elsewhere, when it stands in the store. The
+// event is its own to keep, and not to change: others have it too.
 type Observer interface{ Event(*wire.Event) }
 
-// An Executor runs calls. Make one with New, run it with Run; Call and Go may be used from any goroutine.
+// An Executor runs turns. Make one with New, run it with Run; Call and Go may be used from any goroutine.
 type Executor struct {
 	cfg     Config
 	bus     *bus.Conn
@@ -73,7 +95,10 @@ type Executor struct {
 	gates   *gates
 	replies wire.ReplyRule
 	room    *semaphore.Weighted // bytes of claim checks that are being fetched
+	lookup  func(name string) *turn.Tool
+	born    time.Time
 
+	calls   atomic.Int64 // under way
 	mu      sync.Mutex
 	runs    map[string]*run // by turn id
 	closing bool
@@ -81,6 +106,11 @@ type Executor struct {
 	ready   chan struct{}  // closed when Run takes turns
 	fetches sync.WaitGroup // claim checks on their way
 	ending  sync.WaitGroup // runs that have left and tell their caller
+
+	keeps   pool // late results on their way to the journal
+	queries pool // questions for the journal
+	life    context.Context
+	die     context.CancelFunc // ends both
 }
 
 // New makes an executor. It starts nothing.
@@ -100,6 +130,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.MaxInFlight <= 0 {
 		cfg.MaxInFlight = 100_000
 	}
+	if cfg.MaxTurns <= 0 {
+		cfg.MaxTurns = cfg.MaxInFlight
+	}
 	if cfg.Grace <= 0 {
 		cfg.Grace = wire.CancelGrace
 	}
@@ -107,11 +140,13 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Executor{
-		cfg: cfg, bus: cfg.Bus, cat: cfg.Registry, log: cfg.Logger,
+		cfg: cfg, born: time.Now(), bus: cfg.Bus, cat: cfg.Registry, log: cfg.Logger,
 		runs: map[string]*run{}, idle: make(chan struct{}), ready: make(chan struct{}), replies: wire.NewReplyRule(cfg.Bus.Subjects()),
-		room: semaphore.NewWeighted(4 * wire.MaxBlob),
+		room: semaphore.NewWeighted(4 * wire.MaxBlob), keeps: pool{hands: 16, most: 10_000}, queries: pool{hands: 16, most: 1000},
 	}
+	e.life, e.die = context.WithCancel(context.Background())
 	e.watch.e = e
+	e.lookup = func(name string) *turn.Tool { return &e.tool(name).tool }
 	if b, ok := cfg.Breakers.(*kvstate.Bucket); ok && b == nil {
 		cfg.Breakers = nil // a bucket that could not be opened
 	}
@@ -129,109 +164,137 @@ func (e *Executor) ID() string { return e.bus.ID() }
 // Ready is closed once turns that come over the bus reach Run. It never is where Run fails before that.
 func (e *Executor) Ready() <-chan struct{} { return e.ready }
 
-// InFlight is how many calls are under way.
-func (e *Executor) InFlight() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.runs)
-}
+// InFlight is how many calls are under way: those of the turns that have not ended, and those that go on after theirs.
+func (e *Executor) InFlight() int { return int(e.calls.Load()) }
 
 // Call runs one call as a turn of its own and returns its one result. When ctx ends first, the call is cancelled and
 // the result says so, after at most the grace.
 func (e *Executor) Call(ctx context.Context, c tool.Call) tool.Result {
 	w := waits.Get().(*wait)
-	defer waits.Put(w) // empty again: one result goes through it
-	r := e.startRun(&Turn{Call: c}, w.put)
+	defer waits.Put(w) // empty again: one outcome goes through it
+	r := &run{e: e, done: w.put, only: [1]tool.Call{c}}
+	r.req.Calls = r.only[:]
+	e.begin(r)
 	select {
-	case res := <-w.result:
-		return res
+	case out := <-w.outcome:
+		return out.Results[0]
 	case <-ctx.Done():
 		r.cancel()
-		return <-w.result
+		return (<-w.outcome).Results[0]
 	}
 }
 
-// A wait is how Call gets its result.
+// A wait is how Call gets its outcome.
 type wait struct {
-	result chan tool.Result
-	put    func(tool.Result)
+	outcome chan *wire.Outcome
+	put     func(*wire.Outcome)
 }
 
 var waits = sync.Pool{New: func() any {
-	w := &wait{result: make(chan tool.Result, 1)}
-	w.put = func(r tool.Result) { w.result <- r }
+	w := &wait{outcome: make(chan *wire.Outcome, 1)}
+	w.put = func(o *wire.Outcome) { w.outcome <- o }
 	return w
 }}
 
-// A Turn is one call with the turn around it. The zero value of every field but Call works.
+// A Turn is what to run. Only the calls of the request are required.
 type Turn struct {
-	ID       string        // empty: one is made
-	Session  string        //
-	Deadline time.Duration // from now; zero means Config.TurnTimeout
-	Call     tool.Call
-	Header   wire.Header // trace headers to hand on to the worker; may be nil
-	Observer Observer    // of this turn alone, beside Config.Observer
+	Request  wire.TurnRequest // it must not be changed any more. An empty ID is filled in
+	Header   wire.Header      // trace headers to hand on to the workers; may be nil
+	Observer Observer         // of this turn alone, beside Config.Observer
 }
 
-// Go starts one call and returns at once. done is called exactly once, with the call's lock held: it must not block.
-// The returned func cancels the call; it may be called at any time.
-func (e *Executor) Go(t Turn, done func(tool.Result)) (cancel func()) {
-	return e.startRun(&t, done).cancel
+// Go starts a turn and returns at once. done is called exactly once, with the turn's lock held: it must not block, and the
+// outcome is its own to keep, not to change. It has one result for each call, also where the turn was refused. The
+// returned func cancels the turn; it may be called at any time.
+func (e *Executor) Go(t Turn, done func(*wire.Outcome)) (cancel func()) {
+	return e.start(&t, done).cancel
 }
 
-// startRun is Go. A run that was refused is over, and to cancel it does nothing.
-func (e *Executor) startRun(t *Turn, done func(tool.Result)) *run {
-	now := time.Now()
-	if t.ID == "" {
-		t.ID = nuid.Next()
+func (e *Executor) start(t *Turn, done func(*wire.Outcome)) *run {
+	r := &run{e: e, req: t.Request, header: t.Header, observer: t.Observer, done: done}
+	if len(r.req.Calls) == 1 {
+		r.only[0] = r.req.Calls[0]
+		r.req.Calls = r.only[:]
 	}
-	if t.Call.ID == "" {
-		t.Call.ID = "c1"
+	e.begin(r)
+	return r
+}
+
+// begin takes a run in, and starts it. One that was refused is over, and to cancel it does nothing.
+func (e *Executor) begin(r *run) {
+	if r.req.ID == "" {
+		r.req.ID = nuid.Next()
 	}
-	r := &run{e: e, id: t.ID, call: t.Call, session: t.Session, header: t.Header, done: done, began: now, observer: t.Observer}
+	r.name()
 	r.mu.Lock() // from before anybody can find it: a cancel that comes now waits
 	defer r.mu.Unlock()
 	if f := e.enter(r); f != nil {
 		r.over = true
-		done(refused(&t.Call, f))
-		return r
+		r.done(e.refusal(&r.req, f))
+		return
 	}
-	r.start(now, t.Deadline)
-	return r
+	if err := r.start(); err != nil {
+		r.end()
+		r.done(e.refusal(&r.req, planFault(err)))
+	}
 }
 
-// refused is the result of a call that was not begun.
-func refused(c *tool.Call, f *fault.Fault) tool.Result {
-	f.Tool = c.Tool
-	return tool.Result{Call: c.ID, Tool: c.Tool, Status: tool.Failed, Fault: f, Sentence: f.Message}
+// name gives every call an id that has none.
+func (r *run) name() {
+	calls := r.req.Calls
+	if !slices.ContainsFunc(calls, func(c tool.Call) bool { return c.ID == "" }) {
+		return
+	}
+	if len(calls) > 1 { // one call is in a place of our own
+		calls = slices.Clone(calls)
+	}
+	for i := range calls {
+		if calls[i].ID == "" {
+			calls[i].ID = "c" + strconv.Itoa(i+1)
+		}
+	}
+	r.req.Calls = calls
+}
+
+// admit counts n more calls, or says why not.
+func (e *Executor) admit(n int) *fault.Fault {
+	most := int64(e.cfg.MaxInFlight)
+	if now := e.calls.Add(int64(n)); now > most {
+		e.calls.Add(-int64(n))
+		return fault.New(fault.Overloaded, "this executor has %s in flight and its limit is %d, so it cannot take %d more: try again later, or start another executor",
+			plural(int(now)-n, "call"), most, n)
+	}
+	return nil
 }
 
 // enter takes the run in, or says why not.
 func (e *Executor) enter(r *run) *fault.Fault {
-	if err := tool.CheckID(r.id); err != nil {
-		return fault.New(fault.InvalidArguments, "turn id: %v", err)
+	if err := r.req.Check(); err != nil {
+		return fault.New(fault.InvalidArguments, "turn request: %v", err)
 	}
-	if err := tool.CheckID(r.call.ID); err != nil {
-		return fault.New(fault.InvalidArguments, "call id: %v", err)
-	}
+	n := len(r.req.Calls)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.closing:
 		return fault.New(fault.Unavailable, "this executor is stopping: try again, another one will take it")
-	case len(e.runs) >= e.cfg.MaxInFlight:
-		return fault.New(fault.Overloaded, "this executor has %d calls in flight, its limit: try again later, or start another executor", len(e.runs))
-	case e.runs[r.id] != nil:
-		return fault.New(fault.InvalidArguments, "turn %s is running already: give every turn an id of its own", r.id)
+	case e.runs[r.req.ID] != nil:
+		return fault.New(fault.InvalidArguments, "turn %s is running already: give every turn an id of its own", r.req.ID)
+	case len(e.runs) >= e.cfg.MaxTurns:
+		return fault.New(fault.Overloaded, "this executor has %s under way, its limit: try again later, or start another executor", plural(len(e.runs), "turn"))
 	}
-	e.runs[r.id] = r
+	if f := e.admit(n); f != nil {
+		return f
+	}
+	e.runs[r.req.ID] = r
+	r.calls = n
 	return nil
 }
 
 // leave is the end of every run that entered.
 func (e *Executor) leave(r *run) {
 	e.mu.Lock()
-	delete(e.runs, r.id)
+	delete(e.runs, r.req.ID)
 	if e.closing && len(e.runs) == 0 {
 		close(e.idle)
 	}
@@ -245,8 +308,8 @@ func (e *Executor) find(turn string) *run {
 	return e.runs[turn]
 }
 
-// Shutdown takes no more calls and lets those under way end. When ctx ends first, they are cancelled and the error says
-// how many. It ends the watch too. A second Shutdown returns at once.
+// Shutdown takes no more turns and lets those under way end, calls that go on after their turn too. When ctx ends first,
+// they are cancelled and the error says how many. It ends the watch too. A second Shutdown returns at once.
 func (e *Executor) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	if e.closing {
@@ -262,23 +325,31 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	defer e.fetches.Wait()
 	defer e.ending.Wait()
 	defer e.watch.stop()
+	defer e.close(ctx)
 	select {
 	case <-e.idle:
 		return nil
 	case <-ctx.Done():
 	}
 	e.mu.Lock()
-	left := make([]*run, 0, len(e.runs))
-	for _, r := range e.runs {
-		left = append(left, r)
-	}
+	left := slices.Collect(maps.Values(e.runs))
 	e.mu.Unlock()
+	n := e.InFlight()
 	for _, r := range left {
 		r.cancel()
 	}
 	<-e.idle // every run ends within the grace of its cancel
-	if len(left) > 0 {
-		return errors.New("executor: calls still under way were cancelled: " + plural(len(left), "call"))
+	if n > 0 {
+		return errors.New("executor: calls still under way were cancelled: " + plural(n, "call"))
 	}
 	return nil
+}
+
+// close lets late results be kept and questions be answered until ctx ends, and lastWords longer.
+func (e *Executor) close(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWords, e.die) })
+	defer stop()
+	e.keeps.wait()
+	e.queries.wait()
+	e.die()
 }

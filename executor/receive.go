@@ -25,8 +25,8 @@ func (a *attempt) Receive(f bus.Frame) {
 		a.tell(now, bus.Frame{Kind: wire.ErrorFrame}, turn.Event{Kind: turn.Failed, Fault: f.Refused})
 		return
 	}
-	if ref := wire.Get(f.Header, wire.HeaderCall); ref != "" && ref != a.ref {
-		a.run.e.log.Warn("a frame was dropped: it names another call than its subject", "tool", a.run.call.Tool, "call", a.ref, "names", fault.Truncate(ref, 80))
+	if ref := wire.Get(f.Header, wire.HeaderCall); ref != "" && ref != a.ref() {
+		a.job.run.e.log.Warn("a frame was dropped: it names another call than its subject", "tool", a.tool(), "call", a.ref(), "names", fault.Truncate(ref, 80))
 		return
 	}
 	switch f.Kind {
@@ -49,7 +49,7 @@ func (a *attempt) Receive(f bus.Frame) {
 
 // reports is the worker's own word that the attempt failed.
 func (a *attempt) reports(now time.Time, f bus.Frame, flt *fault.Fault) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.reported = true
@@ -58,7 +58,7 @@ func (a *attempt) reports(now time.Time, f bus.Frame, flt *fault.Fault) {
 
 // tell brings an event to the turn; f says who spoke.
 func (a *attempt) tell(now time.Time, f bus.Frame, ev turn.Event) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.told(now, f, ev)
@@ -66,16 +66,16 @@ func (a *attempt) tell(now time.Time, f bus.Frame, ev turn.Event) {
 
 // told is tell under the lock.
 func (a *attempt) told(now time.Time, f bus.Frame, ev turn.Event) {
-	r := a.run
+	r := a.job.run
 	if !a.awaited() {
 		return
 	}
 	a.heard.Store(true)
-	ev.Attempt = a.n
+	ev.Call, ev.Attempt = a.job.index(), a.n
 	if w := wire.Get(f.Header, wire.HeaderWorker); w != "" && tool.CheckID(w) == nil {
 		ev.Worker = w
 		if a.peer == nil && !f.Kind.Ends() {
-			r.hold(a, r.e.peers.get(w))
+			a.hold(r.e.peers.get(w))
 		}
 	} else if a.peer != nil {
 		ev.Worker = a.peer.id
@@ -108,10 +108,10 @@ func (a *attempt) result(now time.Time, f bus.Frame) {
 	if !a.answered() {
 		return
 	}
-	a.run.e.fetches.Go(func() {
+	a.job.run.e.fetches.Go(func() {
 		data, flt := f.Data, (*fault.Fault)(nil)
 		if blob != "" {
-			data, flt = a.run.e.fetch(blob)
+			data, flt = a.job.run.e.fetch(blob)
 		}
 		ev := turn.Event{Kind: turn.Failed, Fault: flt}
 		if flt == nil {
@@ -119,8 +119,8 @@ func (a *attempt) result(now time.Time, f bus.Frame) {
 		} else {
 			flt.Execution = fault.Done // whatever kept us from it: there is a result
 		}
-		a.run.mu.Lock()
-		defer a.run.mu.Unlock()
+		a.job.run.mu.Lock()
+		defer a.job.run.mu.Unlock()
 		a.fetching = false
 		a.told(time.Now(), f, ev)
 	})
@@ -129,8 +129,8 @@ func (a *attempt) result(now time.Time, f bus.Frame) {
 // answered takes the attempt off its worker's account: the worker is done with it, and knows it no more. It is false where
 // nobody waits for the answer.
 func (a *attempt) answered() bool {
-	a.run.mu.Lock()
-	defer a.run.mu.Unlock()
+	a.job.run.mu.Lock()
+	defer a.job.run.mu.Unlock()
 	if !a.awaited() {
 		return false
 	}
@@ -142,7 +142,7 @@ func (a *attempt) answered() bool {
 }
 
 // awaited says that what is said of the attempt counts: it is out, and its answer has not come.
-func (a *attempt) awaited() bool { return a.run.now == a && !a.fetching }
+func (a *attempt) awaited() bool { return a.job.now == a && !a.fetching }
 
 // fetch brings a result that came as a claim check.
 func (e *Executor) fetch(check string) ([]byte, *fault.Fault) {
@@ -176,7 +176,7 @@ func (a *attempt) verify(f bus.Frame, data []byte) turn.Event {
 		}
 		data = quoted
 	}
-	if c := a.run.ready.compiled; c != nil {
+	if c := a.ready.compiled; c != nil {
 		if flt := c.CheckResult(data, ct); flt != nil {
 			return turn.Event{Kind: turn.Failed, Fault: flt}
 		}
@@ -185,31 +185,38 @@ func (a *attempt) verify(f bus.Frame, data []byte) turn.Event {
 }
 
 func (a *attempt) progress(now time.Time, f bus.Frame) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !a.awaited() {
 		return
 	}
-	if r.observed() && len(f.Data) <= maxProgress && a.news.let(now) {
-		var p wire.ProgressRecord
-		if err := wire.Decode(f.Data, &p); err == nil {
-			p.Message = fault.Truncate(p.Message, maxProgressText)
-			r.emit(now, &wire.Event{Type: wire.ProgressEvent, Attempt: a.n, Worker: wire.Get(f.Header, wire.HeaderWorker), Progress: &p})
-		}
+	a.told(now, f, turn.Event{Kind: turn.Progressed, Progress: a.shown(now, f)})
+}
+
+// shown is the progress that observers see; nil where there are none, or it is too much.
+func (a *attempt) shown(now time.Time, f bus.Frame) *wire.ProgressRecord {
+	if !a.job.run.recorded || len(f.Data) > maxProgress || !a.seen().news.let(now) {
+		return nil
 	}
-	a.told(now, f, turn.Event{Kind: turn.Progressed})
+	p := new(wire.ProgressRecord)
+	if err := wire.Decode(f.Data, p); err != nil {
+		return nil
+	}
+	p.Message = fault.Truncate(p.Message, maxProgressText)
+	return p
 }
 
 func (a *attempt) piece(now time.Time, f bus.Frame) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !a.awaited() {
 		return
 	}
-	if a.pieces += len(f.Data) + frameCost; a.pieces > maxPieces {
-		r.stop()
+	seen := a.seen()
+	if seen.pieces += len(f.Data) + frameCost; seen.pieces > maxPieces {
+		a.job.stop()
 		a.told(now, f, turn.Event{Kind: turn.Failed, Fault: fault.New(fault.InvalidResult,
 			"the worker sent more than %d MiB in pieces: send a result of that size as one, by claim check", maxPieces>>20)})
 		return
@@ -217,11 +224,8 @@ func (a *attempt) piece(now time.Time, f bus.Frame) {
 	if !json.Valid(f.Data) {
 		return
 	}
-	if r.observed() {
-		n, _ := strconv.Atoi(wire.Get(f.Header, wire.HeaderSeq))
-		r.emit(now, &wire.Event{Type: wire.PartialEvent, Attempt: a.n, Piece: f.Data, PieceSeq: n})
-	}
-	a.told(now, f, turn.Event{Kind: turn.Pieced, Value: f.Data})
+	n, _ := strconv.Atoi(wire.Get(f.Header, wire.HeaderSeq))
+	a.told(now, f, turn.Event{Kind: turn.Pieced, Value: f.Data, Seq: n})
 }
 
 // What one attempt may tell before its end. A worker that goes on is cut off, or not listened to.
@@ -235,13 +239,13 @@ const (
 
 // news says which progress frames are shown to observers: a worker that sends more is still alive, and no more is said.
 type news struct {
-	since time.Time
+	since int64 // Unix, in nanoseconds
 	n     int
 }
 
 func (w *news) let(now time.Time) bool {
-	if now.Sub(w.since) >= time.Second {
-		w.since, w.n = now, 0
+	if at := now.UnixNano(); at-w.since >= int64(time.Second) || at < w.since {
+		w.since, w.n = at, 0
 	}
 	w.n++
 	return w.n <= newsBurst
@@ -249,7 +253,7 @@ func (w *news) let(now time.Time) bool {
 
 // refused is a nack: the worker did not and will not run it, so another may.
 func (a *attempt) refused(now time.Time, f *fault.Fault) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.Execution == "" || f.Execution == fault.Unknown {
@@ -262,7 +266,7 @@ func (a *attempt) refused(now time.Time, f *fault.Fault) {
 
 // nobody is the server's word that no one listens: nothing ran.
 func (a *attempt) nobody(now time.Time) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !a.awaited() {
@@ -273,43 +277,43 @@ func (a *attempt) nobody(now time.Time) {
 		a.bounce(now, fault.New(fault.Unavailable, "worker %s is gone", a.peer.id))
 		return
 	}
-	f := fault.New(fault.Unavailable, "no worker of %s is running: start one, or wait for it", r.call.Tool)
-	if r.ready.compiled == nil && r.e.cat.Tool(r.call.Tool) == nil {
-		f = fault.New(fault.ToolNotFound, "there is no tool named %s", r.call.Tool)
-		r.suggest(f)
-		r.e.forget(r.state)
+	f := fault.New(fault.Unavailable, "no worker of %s is running: start one, or wait for it", a.tool())
+	if a.ready.compiled == nil && r.e.cat.Tool(a.tool()) == nil {
+		f = fault.New(fault.ToolNotFound, "there is no tool named %s", a.tool())
+		r.e.suggest(f, a.tool())
+		r.e.forget(a.ready.state)
 	}
-	r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+	a.job.fail(now, f)
 }
 
 // bounce sends the same attempt to another worker, at once. It did not run, so it is not another attempt.
 func (a *attempt) bounce(now time.Time, f *fault.Fault) {
-	r := a.run
+	r := a.job.run
 	if !a.awaited() {
 		return
 	}
-	from := a.peer
-	if a.bounces++; r.turn.Stopping() || a.bounces > maxBounces || (from == nil && a.bounces > 2) {
-		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+	from, seen := a.peer, a.seen()
+	if seen.bounces++; r.turn.Stopping(a.job.index()) || seen.bounces > maxBounces || (from == nil && seen.bounces > 2) {
+		a.job.fail(now, f)
 		return
 	}
 	if from != nil {
 		from.full(now, f)
 		from.release(a)
-		a.tried = append(a.tried, from)
+		seen.tried = append(seen.tried, from)
 	}
-	if len(a.tried) > 0 && !r.e.peers.other(now, r.workers(), a.tried) {
-		if f.Kind == fault.Overloaded && a.waits < maxWaits {
+	if len(seen.tried) > 0 && !r.e.peers.other(now, a.job.workers(), seen.tried) {
+		if f.Kind == fault.Overloaded && seen.waits < maxWaits {
 			a.wait()
 			return
 		}
-		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+		a.job.fail(now, f)
 		return
 	}
 	a.ticket.Close()
 	a.peer, a.direct, a.out = nil, false, false
-	if f := r.publish(now, a, a.tried); f != nil {
-		r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+	if f := a.publish(now, seen.tried); f != nil {
+		a.job.fail(now, f)
 	}
 }
 
@@ -320,33 +324,35 @@ const maxWaits = 6
 // before a retry would be due, and it is none, for nothing ran.
 func (a *attempt) wait() {
 	a.ticket.Close()
-	a.peer, a.direct, a.out, a.bounces = nil, false, false, 0
-	d := time.Millisecond << a.waits
-	a.waits++
+	a.peer, a.direct, a.out = nil, false, false
+	seen := a.seen()
+	d := time.Millisecond << seen.waits
+	seen.waits++
+	seen.bounces = 0
 	time.AfterFunc(d, func() {
-		r, now := a.run, time.Now()
+		r, now := a.job.run, time.Now()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.now != a {
+		if a.job.now != a {
 			return
 		}
-		if f := r.publish(now, a, nil); f != nil {
-			r.apply(now, turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: f})
+		if f := a.publish(now, nil); f != nil {
+			a.job.fail(now, f)
 		}
 	})
 }
 
 // lost is the watch's word that the worker of this attempt is gone or hangs.
 func (a *attempt) lost(now time.Time, why string) {
-	r := a.run
+	r := a.job.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !a.awaited() {
 		return
 	}
-	ev := turn.Event{Kind: turn.Failed, Attempt: a.n, Fault: fault.New(fault.WorkerLost, "%s", why)}
+	ev := turn.Event{Kind: turn.Failed, Fault: fault.New(fault.WorkerLost, "%s", why)}
 	if a.peer != nil {
 		ev.Worker = a.peer.id // it may have died before its first word
 	}
-	r.apply(now, ev)
+	a.job.apply(now, ev)
 }

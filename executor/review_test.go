@@ -200,8 +200,8 @@ func TestCancelWhileArgumentsAreStored(t *testing.T) {
 		began := time.Now()
 		done := make(chan tool.Result, 1)
 		big := []byte(`"` + strings.Repeat("x", 2<<20) + `"`)
-		cancel := st.exec.Go(executor.Turn{Call: tool.Call{Tool: "book", Args: append(append([]byte(`{"a":`), big...), '}'), Retry: once}},
-			func(r tool.Result) { done <- r })
+		cancel := st.exec.Go(single(tool.Call{Tool: "book", Args: append(append([]byte(`{"a":`), big...), '}'), Retry: once}),
+			result(func(r tool.Result) { done <- r }))
 		cancel()
 		r := <-done
 		want(t, r, tool.Cancelled, fault.Cancelled)

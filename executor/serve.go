@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/fault"
-	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
 )
 
@@ -24,7 +23,15 @@ func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
 	}
 	ctl, err := e.bus.Subscribe(s.TurnCtls(), "", e.control)
 	if err != nil {
-		return fmt.Errorf("executor: listen for cancels: %w", err)
+		return fmt.Errorf("executor: listen for what is said to turns: %w", err)
+	}
+	late, err := e.bus.Subscribe(s.TurnLate(), wire.ExecutorQueue, e.answerLate)
+	if err != nil {
+		return fmt.Errorf("executor: take questions for late results: %w", err)
+	}
+	trace, err := e.bus.Subscribe(s.TurnTrace(), wire.ExecutorQueue, e.answerTrace)
+	if err != nil {
+		return fmt.Errorf("executor: take questions for journals: %w", err)
 	}
 	sharing, part := context.WithCancel(context.WithoutCancel(ctx))
 	shared := make(chan struct{})
@@ -40,18 +47,17 @@ func (e *Executor) Run(ctx context.Context, drain time.Duration) error {
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	if err := turns.Drain(end); err != nil {
-		return fmt.Errorf("executor: stop taking turns: %w", err)
+	for _, sub := range []*bus.Subscription{turns, late, trace} {
+		if err := sub.Drain(end); err != nil {
+			return fmt.Errorf("executor: stop taking turns: %w", err)
+		}
 	}
 	err = e.Shutdown(end)
 	if cerr := ctl.Drain(end); err == nil && cerr != nil && end.Err() == nil {
-		err = fmt.Errorf("executor: stop listening for cancels: %w", cerr)
+		err = fmt.Errorf("executor: stop listening for what is said to turns: %w", cerr)
 	}
 	return err
 }
-
-// alive is how often a turn's client hears that its executor is there.
-const alive = time.Second
 
 // take begins a turn that came over the bus. Its events go to the subject in Tb-Progress, where there is one; the last
 // of them, TurnEnded, goes to the reply subject in any case, so that a bare request gets the outcome.
@@ -67,7 +73,7 @@ func (e *Executor) take(m *nats.Msg) {
 	}
 	check := wire.Get(h, wire.HeaderBlob)
 	if check == "" {
-		e.begin(s, h, m.Data)
+		e.run(s, h, m.Data)
 		return
 	}
 	e.fetches.Go(func() {
@@ -77,30 +83,22 @@ func (e *Executor) take(m *nats.Msg) {
 			return
 		}
 		s.codec = codecOf(data)
-		e.begin(s, h, data)
+		e.run(s, h, data)
 	})
 }
 
-// begin starts the turn that a request asks for.
-func (e *Executor) begin(s *stream, h wire.Header, data []byte) {
+// run starts the turn that a request asks for.
+func (e *Executor) run(s *stream, h wire.Header, data []byte) {
 	var req wire.TurnRequest
-	err := wire.Decode(data, &req)
-	if err == nil {
-		err = req.Check()
-	}
-	if err != nil {
+	if err := wire.Decode(data, &req); err != nil {
 		s.refuse(fault.New(fault.InvalidArguments, "turn request: %v", err))
 		return
 	}
-	if len(req.Calls) != 1 {
-		s.refuse(fault.New(fault.Unsupported, "turn request: expected one call, got %d: plans of several calls are not supported yet", len(req.Calls)))
-		return
+	r := e.start(&Turn{Request: req, Header: trace(h), Observer: s}, s.settled)
+	if req.OnClientLoss != wire.LossCancel {
+		r = nil
 	}
-	s.beat()
-	e.Go(Turn{
-		ID: req.ID, Session: req.Session, Deadline: time.Duration(req.DeadlineMs) * time.Millisecond,
-		Call: req.Calls[0], Header: trace(h), Observer: s,
-	}, s.settled)
+	s.follow(r)
 }
 
 // trace is the trace headers of h, to be handed on to the worker. Without a traceparent that is one, there are none.
@@ -134,17 +132,6 @@ func isPrintable(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) < 0
 }
 
-// control is a message on a turn's control subject. Every executor hears it; the one that runs the turn acts.
-func (e *Executor) control(m *nats.Msg) {
-	turn, ok := e.bus.Subjects().TurnOf(m.Subject)
-	if !ok || wire.FrameOf(wire.Header(m.Header)) != wire.Cancel {
-		return
-	}
-	if r := e.find(turn); r != nil {
-		r.cancel()
-	}
-}
-
 // codecOf is the content type to answer in: the request's own.
 func codecOf(b []byte) string {
 	for _, c := range b {
@@ -157,141 +144,4 @@ func codecOf(b []byte) string {
 		break
 	}
 	return wire.MsgPack
-}
-
-// A stream tells a client over the bus what happens to its turn. Event and settled are called under the run's lock.
-type stream struct {
-	e        *Executor
-	reply    string
-	progress string
-	codec    string
-	ended    bool // TurnEnded was sent
-
-	mu      sync.Mutex // for what the timer and the one who stores share
-	timer   *time.Timer
-	over    bool
-	storing bool     // an event is being stored: what comes next waits for it in queue
-	queue   []parcel // in order
-}
-
-// A parcel is an event that is ready to go.
-type parcel struct {
-	to   string
-	ev   *wire.Event
-	body []byte
-}
-
-// Event sends one event on.
-func (s *stream) Event(ev *wire.Event) {
-	to := s.progress
-	if ev.Type == wire.TurnEnded {
-		to, s.ended = s.reply, true
-	}
-	if to != "" {
-		s.send(to, ev)
-	}
-}
-
-// settled is the end of the run. One that was refused at the door sent no events.
-func (s *stream) settled(r tool.Result) {
-	s.mu.Lock()
-	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	s.mu.Unlock()
-	if !s.ended {
-		s.end(r)
-	}
-}
-
-func (s *stream) refuse(f *fault.Fault) {
-	s.end(tool.Result{Status: tool.Failed, Fault: f, Sentence: f.Message})
-}
-
-func (s *stream) end(r tool.Result) {
-	s.send(s.reply, &wire.Event{V: wire.Version, Type: wire.TurnEnded, Seq: 1, Outcome: &wire.Outcome{
-		Status: outcomeOf(r.Status), Results: []tool.Result{r}, Sentence: r.Sentence,
-	}})
-}
-
-// beat says that the executor is there, and again after a while.
-func (s *stream) beat() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.progress == "" {
-		return
-	}
-	if s.timer == nil {
-		s.timer = time.AfterFunc(alive, s.beat)
-		return
-	}
-	s.send(s.progress, &wire.Event{V: wire.Version, Type: wire.Alive, Executor: s.e.ID()})
-	s.timer.Reset(alive)
-}
-
-// send publishes one event, after those before it. What does not fit a message goes by claim check.
-func (s *stream) send(to string, ev *wire.Event) {
-	b, err := wire.Marshal(s.codec, ev)
-	if err != nil {
-		s.e.log.Error("an event could not be encoded", "type", ev.Type, "turn", ev.Turn, "error", err)
-		return
-	}
-	if ev.Type == wire.Alive { // it has no place in the order, and must not wait
-		s.publish(to, "", b)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.storing && len(b) <= s.e.bus.Inline() {
-		s.publish(to, "", b)
-		return
-	}
-	s.queue = append(s.queue, parcel{to, ev, b})
-	if !s.storing {
-		s.storing = true
-		s.e.fetches.Go(s.store)
-	}
-}
-
-// store sends what is in the queue.
-func (s *stream) store() {
-	for {
-		s.mu.Lock()
-		if len(s.queue) == 0 {
-			s.storing = false
-			s.mu.Unlock()
-			return
-		}
-		p := s.queue[0]
-		s.queue = s.queue[1:]
-		s.mu.Unlock()
-		s.post(p)
-	}
-}
-
-// post publishes one event, by claim check where it needs one.
-func (s *stream) post(p parcel) {
-	if len(p.body) <= s.e.bus.Inline() {
-		s.publish(p.to, "", p.body)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), blobTimeout)
-	defer cancel()
-	ref, f := s.e.bus.PutBlob(ctx, p.body, blobTTL)
-	if f != nil {
-		s.e.log.Error("an event that needs a claim check was not stored", "type", p.ev.Type, "turn", p.ev.Turn, "why", f.Message)
-		return
-	}
-	s.publish(p.to, ref.String(), nil)
-}
-
-func (s *stream) publish(to, check string, b []byte) {
-	h := wire.Header{wire.HeaderFrame: {string(wire.EventFrame)}}
-	if check != "" {
-		h[wire.HeaderBlob] = []string{check}
-	}
-	if f := s.e.bus.Respond(to, h, b); f != nil {
-		s.e.log.Warn("an event was not sent to the turn's client", "why", f.Message)
-	}
 }

@@ -61,7 +61,7 @@ func TestTurnOverTheBus(t *testing.T) {
 	if out.Status != "completed" || out.Results[0].Call != "call_1" || string(out.Results[0].Value) != `"done"` {
 		t.Errorf("outcome %+v", out)
 	}
-	if s := strings.Join(got, " "); s != "TurnStarted AttemptStarted Progress CallSettled TurnEnded" {
+	if s := strings.Join(got, " "); s != "TurnStarted CallReady AttemptStarted Progress CallSettled TurnEnded" {
 		t.Errorf("events %s", s)
 	}
 }

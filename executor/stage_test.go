@@ -187,6 +187,16 @@ func (st *stage) call(name, args string) tool.Result {
 	return st.exec.Call(context.Background(), tool.Call{Tool: name, Args: []byte(args)})
 }
 
+// single is a turn of one call.
+func single(c tool.Call) executor.Turn {
+	return executor.Turn{Request: wire.TurnRequest{Calls: []tool.Call{c}}}
+}
+
+// result has f told of a turn's first result.
+func result(f func(tool.Result)) func(*wire.Outcome) {
+	return func(out *wire.Outcome) { f(out.Results[0]) }
+}
+
 // plain subscribes as a bare NATS replier would.
 func (st *stage) plain(subject, queue string, f func(*nats.Msg)) {
 	st.t.Helper()

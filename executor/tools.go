@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/toolbus/toolbus/breaker"
-	"github.com/toolbus/toolbus/fault"
-	"github.com/toolbus/toolbus/registry"
 	"github.com/toolbus/toolbus/retry"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/turn"
 )
 
 // A toolState is what this executor keeps of one tool: its retry budget, and its manifest made ready. The budget
@@ -23,42 +22,48 @@ type toolState struct {
 
 // ready is a manifest worked out once. It is immutable.
 type ready struct {
-	compiled  *tool.Compiled // nil: a tool without a manifest, a plain worker
-	policy    retry.Policy
-	breaker   *breaker.Policy
-	overrides fault.Overrides
-	effect    tool.Effect
-	keeps     bool
-	timeout   time.Duration
-	idle      time.Duration
+	tool     turn.Tool // its Shell is this
+	state    *toolState
+	compiled *tool.Compiled // nil: a tool without a manifest, a plain worker
+	breaker  *breaker.Policy
 }
 
 // maxTools bounds the states kept; calls to names beyond it run without a breaker of their own.
 const maxTools = 20_000
 
-// tool is the state of a tool, with its manifest as it is now in entry (nil: not in the catalogue).
-func (e *Executor) tool(name string, entry *registry.Tool) (*toolState, *ready) {
-	v, ok := e.tools.Load(name)
-	if !ok {
-		s := &toolState{name: name, subject: e.bus.Subjects().Call(name), budget: retry.NewBudget()}
-		s.budget.Split(int(e.among.Load()))
-		if e.known.Load() >= maxTools {
-			v = s
-		} else if v, ok = e.tools.LoadOrStore(name, s); !ok {
-			e.known.Add(1)
-		}
-	}
-	s := v.(*toolState)
+// tool is what is known of a tool, from its manifest as it is now in the catalogue. What the catalogue does not know is
+// not kept before it is called: a plan may name what it likes.
+func (e *Executor) tool(name string) *ready {
 	var c *tool.Compiled
-	if entry != nil {
+	if entry := e.cat.Tool(name); entry != nil {
 		c = entry.Compiled
+	}
+	var s *toolState
+	if v, ok := e.tools.Load(name); ok {
+		s = v.(*toolState)
+	} else {
+		s = &toolState{name: name, subject: e.bus.Subjects().Call(name), budget: retry.NewBudget()}
+		s.budget.Split(int(e.among.Load()))
+		if c != nil {
+			e.keep(s)
+		}
 	}
 	rd := s.ready.Load()
 	if rd == nil || rd.compiled != c {
-		rd = e.prepare(c)
+		rd = e.prepare(s, c)
 		s.ready.Store(rd)
 	}
-	return s, rd
+	return rd
+}
+
+// keep makes s the state of its tool, unless there is one.
+func (e *Executor) keep(s *toolState) {
+	if _, ok := e.tools.Load(s.name); ok || e.known.Load() >= maxTools {
+		return
+	}
+	if _, was := e.tools.LoadOrStore(s.name, s); !was {
+		e.known.Add(1)
+	}
 }
 
 // split divides the retry budgets among so many executors.
@@ -77,17 +82,27 @@ func (e *Executor) forget(s *toolState) {
 	}
 }
 
-func (e *Executor) prepare(c *tool.Compiled) *ready {
-	if c == nil {
-		return &ready{policy: *e.cfg.Retry, timeout: tool.DefaultTimeout, breaker: e.breakerPolicy(nil, tool.DefaultTimeout)}
+func (e *Executor) prepare(s *toolState, c *tool.Compiled) *ready {
+	rd := &ready{state: s, compiled: c}
+	rd.tool = turn.Tool{Name: s.name, Timeout: tool.DefaultTimeout, Policy: *e.cfg.Retry, Shell: rd}
+	if c != nil {
+		m := &c.Manifest
+		rd.tool = turn.Tool{
+			Name: s.name, Timeout: m.Timeout(), Idle: time.Duration(m.IdleTimeoutMs) * time.Millisecond,
+			Policy: retry.Merge(*e.cfg.Retry, m.Retry), Effect: m.Effect, KeepsKeys: m.KeepsKeys, Overrides: c.Overrides(),
+			Alternatives: alternatives(m), FallbackOn: m.FallbackOn, Optional: m.Optional, Default: m.Default, Shell: rd,
+		}
 	}
-	m := &c.Manifest
-	return &ready{
-		compiled: c, policy: retry.Merge(*e.cfg.Retry, m.Retry), overrides: c.Overrides(),
-		effect: m.Effect, keeps: m.KeepsKeys,
-		breaker: e.breakerPolicy(c, m.Timeout()),
-		timeout: m.Timeout(), idle: time.Duration(m.IdleTimeoutMs) * time.Millisecond,
+	rd.breaker = e.breakerPolicy(c, rd.tool.Timeout)
+	return rd
+}
+
+// alternatives are the tools that a manifest names to stand in for its own.
+func alternatives(m *tool.Manifest) []string {
+	if m.Fallback != "" {
+		return []string{m.Fallback}
 	}
+	return m.Alternatives
 }
 
 // breakerPolicy is the policy of a tool's breaker. A probe is given up on only after its own timeout, however long.

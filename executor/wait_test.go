@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/tool"
@@ -26,7 +25,7 @@ func TestAllWorkersFullForAMoment(t *testing.T) {
 		once := &tool.RetryPolicy{MaxAttempts: new(1)}
 		ended := make(chan tool.Result, 2)
 		for range 2 {
-			st.exec.Go(executor.Turn{Call: tool.Call{Tool: "busy", Retry: once}}, func(r tool.Result) { ended <- r })
+			st.exec.Go(single(tool.Call{Tool: "busy", Retry: once}), result(func(r tool.Result) { ended <- r }))
 		}
 		began := time.Now()
 		for range 2 {
@@ -48,7 +47,7 @@ func TestAllWorkersFullForLong(t *testing.T) {
 		}))
 		once := &tool.RetryPolicy{MaxAttempts: new(1)}
 		first := make(chan tool.Result, 1)
-		st.exec.Go(executor.Turn{Call: tool.Call{Tool: "busy", Retry: once}}, func(r tool.Result) { first <- r })
+		st.exec.Go(single(tool.Call{Tool: "busy", Retry: once}), result(func(r tool.Result) { first <- r }))
 		began := time.Now()
 		r := st.exec.Call(context.Background(), tool.Call{Tool: "busy", Retry: once})
 		want(t, r, tool.Failed, fault.Overloaded)
@@ -70,7 +69,7 @@ func TestCancelledWhileAllWorkersAreFull(t *testing.T) {
 			return 1, nil
 		}))
 		first := make(chan tool.Result, 1)
-		st.exec.Go(executor.Turn{Call: tool.Call{Tool: "busy"}}, func(r tool.Result) { first <- r })
+		st.exec.Go(single(tool.Call{Tool: "busy"}), result(func(r tool.Result) { first <- r }))
 		ctx, cancel := context.WithTimeout(context.Background(), 40*time.Millisecond)
 		defer cancel()
 		r := st.exec.Call(ctx, tool.Call{Tool: "busy"})

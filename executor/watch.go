@@ -96,7 +96,7 @@ func (p *peer) check(now time.Time, e *Executor) (busy bool) {
 	if p.ping.empty > 0 {
 		every = tick // ask again soon: a subscription may not have reached every server yet
 	}
-	if now.Sub(oldest) < wire.ProbeAfter || now.Sub(p.ping.sent) < every || !e.bus.Connected() {
+	if now.Sub(e.born)-oldest < wire.ProbeAfter || now.Sub(p.ping.sent) < every || !e.bus.Connected() {
 		p.mu.Unlock()
 		return true
 	}
@@ -110,20 +110,20 @@ func (p *peer) check(now time.Time, e *Executor) (busy bool) {
 		return true
 	}
 	p.ping.sent, p.ping.open = now, true
-	p.ping.ticket = e.bus.Open(of.run.call.Tool, &pong{p: p, e: e, of: of})
+	p.ping.ticket = e.bus.Open(of.tool(), &pong{p: p, e: e, of: of})
 	t := p.ping.ticket
 	p.mu.Unlock()
 
-	h := wire.Header{wire.HeaderFrame: {string(wire.Ping)}, wire.HeaderCall: {of.ref}, wire.HeaderTool: {of.run.call.Tool}}
+	h := wire.Header{wire.HeaderFrame: {string(wire.Ping)}, wire.HeaderCall: {of.ref()}, wire.HeaderTool: {of.tool()}}
 	_ = e.bus.Send(t, e.bus.Subjects().To(p.id), h, nil) // unsent counts as unanswered
 	return true
 }
 
 // suspect is the attempt to ask about, and when the oldest was sent: one that the worker did not know when it was asked
 // before, else one of which nothing was heard, else any, by turns.
-func (p *peer) suspect() (of *attempt, oldest time.Time) {
+func (p *peer) suspect() (of *attempt, oldest time.Duration) {
 	for a := range p.attempts { // in random order
-		if oldest.IsZero() || a.sent.Before(oldest) {
+		if of == nil || a.sent < oldest {
 			oldest = a.sent
 		}
 		if of == nil || a.doubt() > of.doubt() {

@@ -29,6 +29,47 @@ type Call struct {
 
 	// Retry overrides the manifest's retry policy field by field. Nil overrides nothing.
 	Retry *RetryPolicy `json:"retry,omitempty" msgpack:"retry,omitempty"`
+
+	// Effect says what running this call twice would do. Empty means what the manifest says.
+	Effect Effect `json:"effect,omitempty" msgpack:"effect,omitempty"`
+
+	// After names calls of the same turn that this one waits for, beside those whose results its arguments take.
+	After []string `json:"after,omitempty" msgpack:"after,omitempty"`
+
+	// Join says how many of those must have given a value. Empty means all.
+	Join Join `json:"join,omitempty" msgpack:"join,omitempty"`
+
+	// JoinByMs is with JoinAvailable when the call begins with what is there, in milliseconds since the call was handed
+	// over. Zero means when all it waits for have ended.
+	JoinByMs int64 `json:"join_by_ms,omitempty" msgpack:"join_by_ms,omitempty"`
+
+	// Optional says that the turn goes well without this call. It is also optional where its manifest says so.
+	Optional bool `json:"optional,omitempty" msgpack:"optional,omitempty"`
+
+	// Default is the value that is used where the call fails for good or cannot run. Nil means the manifest's, if any.
+	Default json.RawMessage `json:"default,omitempty" msgpack:"default,omitempty"`
+
+	// Alternatives are tried in order where the tool fails for good, at most MaxAlternatives. Nil means the manifest's.
+	Alternatives []Alternative `json:"alternatives,omitempty" msgpack:"alternatives,omitempty"`
+
+	// FallbackOn names the kinds of permanent fault after which an alternative is tried too; "permanent" is all of them.
+	// After a transient fault, an open circuit and where the tool does not exist it is tried in any case. Nil means what
+	// the manifest says.
+	FallbackOn []string `json:"fallback_on,omitempty" msgpack:"fallback_on,omitempty"`
+}
+
+// An Alternative is another tool that can stand in for the one that was called.
+type Alternative struct {
+	Tool string `json:"tool" msgpack:"tool"`
+
+	// Args are its arguments. {"$arg": "/city"} stands for a part of those that the call itself was given. Empty means
+	// the same arguments.
+	Args json.RawMessage `json:"args,omitempty" msgpack:"args,omitempty"`
+
+	// These three are as in Call, for this tool alone; what is empty is its manifest's.
+	TimeoutMs  int64        `json:"timeout_ms,omitempty" msgpack:"timeout_ms,omitempty"`
+	Retry      *RetryPolicy `json:"retry,omitempty" msgpack:"retry,omitempty"`
+	BreakerKey string       `json:"breaker_key,omitempty" msgpack:"breaker_key,omitempty"`
 }
 
 // A Status says how a call ended (design §9).
@@ -52,6 +93,13 @@ type Result struct {
 	Call   string `json:"call" msgpack:"call"`
 	Tool   string `json:"tool" msgpack:"tool"`
 	Status Status `json:"status" msgpack:"status"`
+
+	// FallbackTool is the alternative that answered, with ViaFallback. Tool stays the one that was called.
+	FallbackTool string `json:"fallback_tool,omitempty" msgpack:"fallback_tool,omitempty"`
+
+	// BecauseOf is the call without whose value this one could not run, with Skipped and, where it has a default, with
+	// Defaulted.
+	BecauseOf string `json:"because_of,omitempty" msgpack:"because_of,omitempty"`
 
 	// Value is what the tool answered, JSON unless ContentType says otherwise. Nil where there is none.
 	Value       json.RawMessage `json:"value,omitempty" msgpack:"value,omitempty"`

@@ -106,6 +106,7 @@ func check(m *Manifest) *checker {
 	c.retry(m.Retry)
 	c.breaker(m.Breaker)
 	c.classification(m.Classification)
+	c.fallbackOn(m.FallbackOn)
 	c.schemas(m)
 	return c
 }
@@ -300,6 +301,48 @@ func (c *checker) classification(k *Classification) {
 	}
 }
 
+// AnyPermanent stands in fallback_on for every kind of permanent fault.
+const AnyPermanent = "permanent"
+
+// CheckFallbackOn says what is wrong with the fallback_on of a call or manifest, or nil: each is a kind of permanent fault
+// or AnyPermanent, and none is there twice. The error is Problems.
+func CheckFallbackOn(list []string) error {
+	c := &checker{}
+	c.fallbackOn(list)
+	if c.problems == nil {
+		return nil
+	}
+	return c.problems
+}
+
+func (c *checker) fallbackOn(given []string) {
+	words := []string{AnyPermanent}
+	for _, kind := range fault.Kinds() {
+		if kind.Spec().Class == fault.Permanent {
+			words = append(words, string(kind))
+		}
+	}
+	if n := len(given); n > len(words) {
+		c.say("fallback_on", "expected at most %d, got %d", len(words), n)
+		return
+	}
+	for i, word := range given {
+		field := fmt.Sprintf("fallback_on[%d]", i)
+		kind := fault.Kind(word)
+		switch {
+		case slices.Contains(given[:i], word):
+			c.say(field, "%s is there twice", quote(word, maxShown))
+		case slices.Contains(words, word):
+		case kind.Known() && kind.Spec().Class == fault.Neutral:
+			c.say(field, "%s ends a call, and no alternative is tried; remove it", word)
+		case kind.Known():
+			c.say(field, "%s is transient, and after such faults an alternative is tried in any case; remove it", word)
+		default:
+			c.say(field, "no permanent fault is of the kind %s%s", quote(word, maxShown), cmp.Or(meant(word, words), "; known are "+list(words, 400)))
+		}
+	}
+}
+
 func (c *checker) override(field string, o Override) {
 	c.oneOf(field, o.Class, classes)
 	if o == (Override{}) {
@@ -316,13 +359,9 @@ func (c *checker) schemas(m *Manifest) {
 	if m.Default == nil {
 		return
 	}
-	if len(m.Default) > MaxDefault {
-		c.say("default", "expected at most %d bytes, got %d", MaxDefault, len(m.Default))
-		return
-	}
-	v, flaw := readJSON(m.Default)
-	if flaw != nil {
-		c.say("default", "expected a JSON value: %s", flaw.text(m.Default))
+	v, err := readDefault(m.Default)
+	if err != nil {
+		c.say("default", "%v", err)
 		return
 	}
 	if c.output == nil {
@@ -331,6 +370,24 @@ func (c *checker) schemas(m *Manifest) {
 	for _, v := range c.output.Validate(v) {
 		c.problems = append(c.problems, Problem{Field: "default", Message: "does not fit output_schema: " + sentence(v, "the value"), at: v.Pointer})
 	}
+}
+
+// CheckDefault says what is wrong with the default of a call or manifest, or nil: one JSON value of at most MaxDefault
+// bytes.
+func CheckDefault(raw []byte) error {
+	_, err := readDefault(raw)
+	return err
+}
+
+func readDefault(raw []byte) (any, error) {
+	if len(raw) > MaxDefault {
+		return nil, fmt.Errorf("expected at most %d bytes, got %d", MaxDefault, len(raw))
+	}
+	v, flaw := readJSON(raw)
+	if flaw != nil {
+		return nil, fmt.Errorf("expected a JSON value: %s", flaw.text(raw))
+	}
+	return v, nil
 }
 
 func (c *checker) schema(field string, raw json.RawMessage) *Schema {

@@ -26,6 +26,7 @@ type Manifest struct {
 
 	Fallback     string          `json:"fallback,omitempty" msgpack:"fallback,omitempty"`         // short for one alternative
 	Alternatives []string        `json:"alternatives,omitempty" msgpack:"alternatives,omitempty"` // tried in order, at most 3
+	FallbackOn   []string        `json:"fallback_on,omitempty" msgpack:"fallback_on,omitempty"`   // see Call.FallbackOn
 	Optional     bool            `json:"optional,omitempty" msgpack:"optional,omitempty"`
 	Default      json.RawMessage `json:"default,omitempty" msgpack:"default,omitempty"`
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -26,7 +27,7 @@ const (
 //
 // The error is Problems: every mistake at once, each with its line. Unknown keys are mistakes.
 func Parse(file string, data []byte) (*Manifest, error) {
-	p := &parser{file: file, lines: map[string]int{}}
+	p := &parser{file: file, lines: map[string]int{}, size: manifestSize}
 	m := p.parse(data)
 	if m != nil {
 		p.check(m)
@@ -40,6 +41,7 @@ func Parse(file string, data []byte) (*Manifest, error) {
 
 type parser struct {
 	file     string
+	size     size
 	problems Problems
 	lines    map[string]int // by field, and within schemas by field and pointer
 }
@@ -101,6 +103,7 @@ func (p *parser) parse(data []byte) *Manifest {
 		"idempotency_keys": p.truth(&m.KeepsKeys),
 		"fallback":         p.filled(&m.Fallback),
 		"alternatives":     p.texts(&m.Alternatives),
+		"fallback_on":      p.texts(&m.FallbackOn),
 		"optional":         p.truth(&m.Optional),
 		"default":          p.json(&m.Default),
 		"tags":             p.texts(&m.Tags),
@@ -114,15 +117,15 @@ func (p *parser) parse(data []byte) *Manifest {
 
 // document reads the one document that there may be, within bounds.
 func (p *parser) document(data []byte) *yaml.Node {
-	if len(data) > MaxManifestBytes {
-		p.say(0, "", "the manifest is %d bytes long, at most %d are allowed", len(data), MaxManifestBytes)
+	if len(data) > p.size.bytes {
+		p.say(0, "", "the %s is %d bytes long, at most %d are allowed", p.size.what, len(data), p.size.bytes)
 		return nil
 	}
 	var doc, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(fromJSON(data)))
 	err := d.Decode(&doc)
 	if err == io.EOF || err == nil && (len(doc.Content) == 0 || doc.Content[0].Tag == "!!null") {
-		p.say(0, "", "the manifest is empty")
+		p.say(0, "", "the %s is empty", p.size.what)
 		return nil
 	}
 	if err != nil {
@@ -131,13 +134,13 @@ func (p *parser) document(data []byte) *yaml.Node {
 	}
 	switch err := d.Decode(&second); {
 	case err == nil:
-		p.say(second.Line, "", "expected one document, got a second one; give each tool its own file")
+		p.say(second.Line, "", "expected one document, got a second one; give each %s its own file", p.size.each)
 		return nil
 	case err != io.EOF:
 		p.sayYAML(err)
 		return nil
 	}
-	b := bounds{open: map[*yaml.Node]bool{}}
+	b := bounds{size: p.size, open: map[*yaml.Node]bool{}}
 	if err := b.check(doc.Content[0], 1); err != nil {
 		p.say(b.line, "", "%v", err)
 		return nil
@@ -182,6 +185,7 @@ func fromJSON(data []byte) []byte {
 
 // A bounds counts what a document holds, following aliases, so that whoever walks it later needs no care.
 type bounds struct {
+	size                 size
 	nodes, aliases, line int
 	open                 map[*yaml.Node]bool
 }
@@ -190,14 +194,14 @@ func (b *bounds) check(n *yaml.Node, depth int) error {
 	b.nodes++
 	b.line = n.Line
 	switch {
-	case b.nodes > MaxManifestNodes:
-		return fmt.Errorf("the manifest holds more than %d values", MaxManifestNodes)
+	case b.nodes > b.size.nodes:
+		return fmt.Errorf("the %s holds more than %d values", b.size.what, b.size.nodes)
 	case depth > MaxDepth:
 		return fmt.Errorf("values nest more than %d deep", MaxDepth)
 	case n.Kind == yaml.AliasNode:
 		b.aliases++
 		if b.aliases > MaxAliases {
-			return fmt.Errorf("the manifest holds more than %d aliases", MaxAliases)
+			return fmt.Errorf("the %s holds more than %d aliases", b.size.what, MaxAliases)
 		}
 		if b.open[n.Alias] {
 			return fmt.Errorf("the alias *%s stands inside what it stands for", plain(n.Value, maxShown))
@@ -492,7 +496,7 @@ func (p *parser) value(field, where string, n *yaml.Node) any {
 				p.say(n.Content[i].Line, field, "the key %s is there twice", quote(k.Value, maxShown))
 				continue
 			}
-			inner := where + "/" + escape(k.Value)
+			inner := stepDown(where, k.Value)
 			p.lines[inner] = n.Content[i].Line
 			object[k.Value] = p.value(field, inner, n.Content[i+1])
 		}
@@ -500,7 +504,7 @@ func (p *parser) value(field, where string, n *yaml.Node) any {
 	case yaml.SequenceNode:
 		array := make([]any, len(n.Content))
 		for i, item := range n.Content {
-			array[i] = p.value(field, fmt.Sprintf("%s/%d", where, i), item)
+			array[i] = p.value(field, stepDown(where, strconv.Itoa(i)), item)
 		}
 		return array
 	}
@@ -510,6 +514,20 @@ func (p *parser) value(field, where string, n *yaml.Node) any {
 	}
 	return v
 }
+
+// stepDown is a pointer one step down. Where it would be very long it ends in … and stands for all below it, or a long key
+// with many values in it would cost gigabytes.
+func stepDown(where, token string) string {
+	if strings.HasSuffix(where, "/…") {
+		return where
+	}
+	if len(where)+len(token) > maxPointer {
+		return where + "/…"
+	}
+	return where + "/" + escape(token)
+}
+
+const maxPointer = 1024 // bytes
 
 func scalar(n *yaml.Node) (any, error) {
 	switch n.ShortTag() {

@@ -63,6 +63,7 @@ timeout_ms: 30000
 idle_timeout_ms: 5000
 idempotency_keys: true
 alternatives: [other_search, third]
+fallback_on: [not_found, denied]
 optional: true
 default: []
 tags: [travel]
@@ -88,7 +89,7 @@ func TestParse(t *testing.T) {
 		`"effect":"read","timeout_ms":30000,"idle_timeout_ms":5000,"retry_policy":{"max_attempts":3},` +
 		`"circuit_breaker":{"failure_threshold":7,"success_threshold":1,"timeout_ms":1000},` +
 		`"classification":{"kinds":{"rate_limited":{"breaker":false}},"codes":{"503":{"class":"permanent"},"E42":{"class":"transient","retry":false}}},` +
-		`"idempotency_keys":true,"alternatives":["other_search","third"],"optional":true,"default":[],"tags":["travel"],"annotations":{"owner":"team-a"}}`
+		`"idempotency_keys":true,"alternatives":["other_search","third"],"fallback_on":["not_found","denied"],"optional":true,"default":[],"tags":["travel"],"annotations":{"owner":"team-a"}}`
 	if got := string(m.JSON()); got != want {
 		t.Errorf("Parse:\n got %s\nwant %s", got, want)
 	}
@@ -224,7 +225,13 @@ flight.yaml:2: default: the key "a" is there twice`},
 		{"a list", "- id: a\n", "flight.yaml:1: expected a mapping with the fields of a manifest, got a list"},
 		{"a word", "hello\n", `flight.yaml:1: expected a mapping with the fields of a manifest, got "hello"`},
 		{"twice", "id: a\nid: b\n", "flight.yaml:2: id: is there twice"},
-		{"tool and more", "tool: {id: a}\nid: b\n", "flight.yaml:1: tool: unknown key; known are alternatives, annotations, circuit_breaker, classification, default, description, effect, fallback, id, idempotency_keys, idle_timeout_ms, input_schema, optional, output_schema, retry_policy, tags, timeout_ms, version"},
+		{"tool and more", "tool: {id: a}\nid: b\n", "flight.yaml:1: tool: unknown key; known are alternatives, annotations, circuit_breaker, classification, default, description, effect, fallback, fallback_on, id, idempotency_keys, idle_timeout_ms, input_schema, optional, output_schema, retry_policy, tags, timeout_ms, version"},
+		{"fallback_on", "id: a\nfallback_on:\n- not_found\n- timeout\n- deadline\n- not_found\n- deneid\n- 5\n", `flight.yaml:4: fallback_on[1]: timeout is transient, and after such faults an alternative is tried in any case; remove it
+flight.yaml:5: fallback_on[2]: deadline ends a call, and no alternative is tried; remove it
+flight.yaml:6: fallback_on[3]: "not_found" is there twice
+flight.yaml:7: fallback_on[4]: no permanent fault is of the kind "deneid"; did you mean denied?
+flight.yaml:8: fallback_on[5]: expected text, got 5; put it in quotes`},
+		{"fallback_on of a word", "id: a\nfallback_on: permanent\n", `flight.yaml:2: fallback_on: expected a list, got "permanent"`},
 		{"fallback to itself", "id: a\nfallback: a\n", `flight.yaml:2: fallback: "a" is the tool itself; name another`},
 		{"idle", "id: a\ntimeout_ms: 10\nidle_timeout_ms: 11\n", "flight.yaml:3: idle_timeout_ms: expected at most timeout_ms, which is 10, got 11"},
 		{"policy of text", "id: a\nretry_policy: none\n", `flight.yaml:2: retry_policy: expected a mapping, got "none"`},
@@ -313,4 +320,45 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Parse(%q): %s became %s", data, m.JSON(), again.JSON())
 		}
 	})
+}
+
+func TestCheckFallbackOn(t *testing.T) {
+	for _, c := range []struct {
+		list []string
+		want string
+	}{
+		{nil, ""},
+		{[]string{"permanent"}, ""},
+		{[]string{"not_found", "invalid_result", "loop_blocked"}, ""},
+		{[]string{"permanent", "cancelled", "circuit_open", ""}, `fallback_on[1]: cancelled ends a call, and no alternative is tried; remove it
+fallback_on[2]: circuit_open is transient, and after such faults an alternative is tried in any case; remove it
+fallback_on[3]: no permanent fault is of the kind ""; known are permanent, invalid_arguments, truncated_call, tool_not_found, denied, approval_required, not_found, unsupported, failed, invalid_result, loop_blocked`},
+		{make([]string, 100), "fallback_on: expected at most 11, got 100"},
+	} {
+		got := ""
+		if err := CheckFallbackOn(c.list); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("CheckFallbackOn(%.5q):\n got %s\nwant %s", c.list, got, c.want)
+		}
+	}
+}
+
+func TestCheckDefault(t *testing.T) {
+	for _, c := range []struct{ raw, want string }{
+		{`null`, ""},
+		{`{"flights":[]}`, ""},
+		{``, "expected a JSON value: the JSON ends at byte 0 inside a value"},
+		{`{}{}`, "expected a JSON value: at byte 2: there is more after the end of the value, near {}{}"},
+		{strings.Repeat(" ", MaxDefault+1), "expected at most 65536 bytes, got 65537"},
+	} {
+		got := ""
+		if err := CheckDefault([]byte(c.raw)); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("CheckDefault(%.20q) = %s, want %s", c.raw, got, c.want)
+		}
+	}
 }

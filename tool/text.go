@@ -127,6 +127,14 @@ func escape(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
 }
 
+// unescape is the other way round.
+func unescape(token string) string {
+	if !strings.Contains(token, "~") {
+		return token
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
+
 // pointer makes a JSON pointer of unescaped tokens.
 func pointer(tokens []string) string {
 	var b strings.Builder

@@ -8,43 +8,63 @@ import (
 	"github.com/toolbus/toolbus/retry"
 	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/turn"
+	"github.com/toolbus/toolbus/wire"
 )
 
 // A turn is told what happened and when, and says what to do. Time is an argument, so this takes none.
 func Example() {
+	policy := retry.Default()
+	policy.JitterPercent = 0
+	t, err := turn.New(turn.Config{
+		Request: &wire.TurnRequest{ID: "trip", DeadlineMs: 60_000, Calls: []tool.Call{
+			{ID: "flights", Tool: "flight_search", Args: []byte(`{"to":"LIS"}`)},
+			{ID: "booking", Tool: "book_trip", Args: []byte(`{"flight":{"$from":"flights","pointer":"/0/id"}}`)},
+		}},
+		Tools: func(name string) *turn.Tool {
+			return &turn.Tool{Name: name, Timeout: 10 * time.Second, Policy: policy, Effect: tool.Read}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	show := func(at time.Duration, effects []turn.Effect) {
-		for _, do := range effects {
-			switch do.Kind {
+	carry := func(at time.Duration, effects []turn.Effect) {
+		for i := 0; i < len(effects); i++ {
+			switch do := effects[i]; do.Kind {
 			case turn.Send:
-				fmt.Printf("+%v send attempt %d\n", at, do.Attempt)
-			case turn.Wake:
-				fmt.Printf("+%v wake at +%v\n", at, do.At.Sub(start))
-			case turn.Errored:
-				fmt.Printf("+%v %s → %s, because %s\n", at, do.Fault.Kind, do.Decision.Action, do.Decision.Because)
+				fmt.Printf("+%v send %s %s, attempt %d\n", at, do.Tool.Name, do.Args, do.Attempt)
+			case turn.Ended:
+				if do.Verdict != nil { // it failed; what follows comes last
+					effects = t.Step(effects, start.Add(at), turn.Event{Kind: turn.Judged, Call: do.Call, Budget: true})
+				}
 			case turn.Finish:
-				fmt.Printf("+%v finish: %s\n", at, do.Result.Sentence)
+				fmt.Printf("+%v %s: %s\n", at, do.Outcome.Status, do.Outcome.Sentence)
 			}
 		}
 	}
+	step := func(at time.Duration, ev turn.Event) { carry(at, t.Step(nil, start.Add(at), ev)) }
 
-	policy := retry.Default()
-	policy.JitterPercent = 0
-	var t turn.Turn
-	show(0, t.Start(start, turn.Plan{
-		Call: "c1", Tool: "search", Timeout: 10 * time.Second, Policy: &policy, Effect: tool.Read,
-	}))
-	step := func(at time.Duration, ev turn.Event) { show(at, t.Step(start.Add(at), ev)) }
-	step(time.Second, turn.Event{Kind: turn.Failed, Attempt: 1, Fault: fault.New(fault.Upstream, "500"), Budget: true})
-	step(1100*time.Millisecond, turn.Event{Kind: turn.Due, Budget: true})
-	step(1200*time.Millisecond, turn.Event{Kind: turn.Succeeded, Attempt: 1, Value: []byte(`"late"`)}) // it was given up on
-	step(1500*time.Millisecond, turn.Event{Kind: turn.Succeeded, Attempt: 2, Value: []byte(`"found"`)})
+	carry(0, t.Start(nil, start))
+	step(time.Second, turn.Event{Kind: turn.Failed, Call: 0, Attempt: 1, Fault: fault.New(fault.Upstream, "500")})
+	step(t.Wake().Sub(start), turn.Event{Kind: turn.Due})
+	step(2*time.Second, turn.Event{Kind: turn.Succeeded, Call: 0, Attempt: 2, Value: []byte(`[{"id":7}]`)})
+	step(3*time.Second, turn.Event{Kind: turn.Succeeded, Call: 1, Attempt: 1, Value: []byte(`"booked"`)})
 	// Output:
-	// +0s send attempt 1
-	// +0s wake at +10s
-	// +1s upstream → retry, because it is read: it may run twice
-	// +1s wake at +1.1s
-	// +1.1s send attempt 2
-	// +1.1s wake at +11.1s
-	// +1.5s finish: search answered at attempt 2
+	// +0s send flight_search {"to":"LIS"}, attempt 1
+	// +1.1s send flight_search {"to":"LIS"}, attempt 2
+	// +2s send book_trip {"flight":7}, attempt 1
+	// +3s completed: Completed flight search and book trip
+}
+
+// Everything that is wrong with a plan is said at once.
+func ExampleCheck() {
+	fmt.Println(turn.Check(&wire.TurnRequest{ID: "trip", Calls: []tool.Call{
+		{ID: "flights", Tool: "flight_search", After: []string{"booking"}},
+		{ID: "booking", Tool: "book_trip", Args: []byte(`{"flight":{"$from":"flights"},"hotel":{"$from":"hotel"}}`)},
+	}}))
+	// Output:
+	// calls[0].after: these calls wait for each other: flights → booking → flights
+	// calls[1].args: there is no call "hotel"
 }

@@ -1,411 +1,273 @@
-// Package turn is the life of one turn: a call out, its result back, and a deadline.
-//
-//	      Start                  the call has its result, or Due
-//	───────────────►  open  ───────────────────────────────────────►  done
-//	                  │  ▲
-//	        Failed    └──┘    recovery: send again
-//
-// Step is told what happened and when, and returns what to do. Nothing here waits, sends or looks at a clock: a turn can
-// be replayed from its events. What it returns:
-//
-//	Send      publish attempt N
-//	Stop      tell the worker of attempt N to stop; its confirmation is waited for no longer than the grace
-//	Wake      bring a Due event at that time; one is pending at most, a new one takes the place of the old
-//	Errored   for the journal: an attempt failed, and what was decided
-//	Finish    the turn is over: here is the result
-//
-// What always holds: exactly one Finish; an event that speaks of an attempt that was given up changes nothing; an attempt
-// ends by its answer, its timeout or its worker's loss, whichever comes first.
 package turn
 
 import (
+	"math"
 	"time"
 
 	"github.com/toolbus/toolbus/fault"
-	"github.com/toolbus/toolbus/recovery"
-	"github.com/toolbus/toolbus/retry"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/wire"
 )
 
-// A Plan is a checked call and all that the turn must know of its tool.
-type Plan struct {
-	Call string
-	Tool string
-
-	Timeout  time.Duration // of one attempt, hard
-	Idle     time.Duration // of one attempt without progress; 0 means no such limit
-	Grace    time.Duration // how long a confirmation of a stop is waited for
-	Deadline time.Time     // of the turn; zero means none
-
-	Policy    *retry.Policy // only read
-	Seed      uint64        // of the jitter
-	Effect    tool.Effect
-	KeepsKeys bool
-	Overrides fault.Overrides
-}
-
-// An EventKind says what happened.
-type EventKind uint8
-
-// What can happen to a turn.
-const (
-	Accepted   EventKind = iota + 1 // a worker has the attempt
-	Progressed                      // it told of progress
-	Pieced                          // a piece of the result came
-	Succeeded                       // the result came
-	Failed                          // the attempt failed, wherever that was noticed
-	Due                             // the time asked for by Wake has come
-	CancelCall                      // the caller wants no result any more
-	Limited                         // the attempt that is out has less time than the plan says
-)
-
-// An Event is what happened. Attempt says of which attempt it speaks; Due and CancelCall speak of none.
-type Event struct {
-	Kind    EventKind
-	Attempt int
-	Worker  string        // who answered, where it is known
-	Value   []byte        // of Succeeded and Pieced
-	Type    string        // content type of Value; "" is JSON
-	Fault   *fault.Fault  // of Failed
-	Budget  bool          // of Failed and Due: the tool's retry budget has a retry left
-	Timeout time.Duration // of Limited: what is left, from now
-}
-
-// An EffectKind says what to do.
-type EffectKind uint8
-
-// What a turn can ask for.
-const (
-	Send EffectKind = iota + 1
-	Stop
-	Wake
-	Errored
-	Finish
-)
-
-// An Effect is what to do.
-type Effect struct {
-	Kind     EffectKind
-	Attempt  int
-	At       time.Time          // of Wake
-	Timeout  time.Duration      // of Send: what the worker is given
-	Fault    *fault.Fault       // of Errored
-	Verdict  *fault.Verdict     // of Errored
-	Decision *recovery.Decision // of Errored
-	Result   *tool.Result       // of Finish
-}
-
-type state uint8
-
-const (
-	waiting  state = iota + 1 // for the time of the next attempt
-	running                   // an attempt is out
-	stopping                  // it was told to stop
-	done
-)
-
-// A Turn is one call on its way. The zero value is not started; one that is started must not be copied. It is for one
+// A Turn is some calls on their way. Make one with New or Restore; one that is started must not be copied. It is for one
 // goroutine at a time.
+//
+// Times are kept as what has passed since the turn began, in whole microseconds, which is what the journal can tell.
 type Turn struct {
-	plan      Plan
-	began     time.Time
-	state     state
+	cfg   Config
+	calls []call
+	ids   map[string]int // nil where the calls are few
+
+	began    time.Time
+	deadline time.Duration // never where there is none
+	open     bool          // calls may be added
+
 	cancelled bool
+	stopped   int // the call whose failure stopped the turn, from 1; 0 where none did
+	overdue   bool
+	ended     bool
+	over      bool
+	stale     bool // restored: what follows from the journal is to be worked out
 
-	attempt  int
-	sentAt   time.Time
-	timeout  time.Duration // of this attempt
-	heardAt  time.Time     // the last sign of progress, for the idle limit
-	worker   string
-	wakeAt   time.Time // when the next attempt goes out, or the stop is given up
-	stopping *fault.Fault
+	left    int     // calls without a result
+	queue   []int32 // calls that are ready, in the order in which they became so, then in request order
+	places  int     // calls that have begun and have no result yet
+	busy    map[string]int
+	live    int // attempts that are out
+	timers  []timer
+	results []tool.Result
+	outcome wire.Outcome
+	out     []Effect
 
-	ran          fault.Execution // of the attempts that failed, where one may have run
-	firstFailure time.Time
-	deaths       int
-
-	pieces     [][]byte
-	piecesSize int
-	history    []tool.Attempt
-	result     tool.Result
-	out        []Effect
-	room       [2]Effect // for out: most turns never ask for more at once
+	one       [1]call
+	oneResult [1]tool.Result
+	oneTimer  [1]timer
 }
 
-// Start begins the turn. The effects are valid until the next Step.
-func (t *Turn) Start(now time.Time, p Plan) []Effect {
-	*t = Turn{plan: p, began: now}
-	t.out = t.room[:0]
-	t.send(now)
-	return t.out
-}
+// never is a time that does not come.
+const never time.Duration = math.MaxInt64
 
-// Attempt is the number of the attempt that is out or was out last.
-func (t *Turn) Attempt() int { return t.attempt }
-
-// Left is how much time the attempt that is out has left.
-func (t *Turn) Left(now time.Time) time.Duration { return t.sentAt.Add(t.timeout).Sub(now) }
-
-// Stopping says that the attempt that is out was told to stop: it must not be sent to anyone now.
-func (t *Turn) Stopping() bool { return t.state == stopping }
-
-// Worker is who has the attempt, where it is known.
-func (t *Turn) Worker() string { return t.worker }
-
-// Step tells the turn what happened. The effects are valid until the next Step.
-func (t *Turn) Step(now time.Time, ev Event) []Effect {
-	t.out = t.out[:0]
-	if t.state == done {
-		return nil
+// New checks the plan and makes a turn of it, not yet started. The error is a *PlanError: everything that is wrong.
+func New(cfg Config) (*Turn, error) {
+	t := new(Turn)
+	if err := t.Init(cfg); err != nil {
+		return nil, err
 	}
+	return t, nil
+}
+
+// Init is New in a place of the caller's: t must be the zero Turn.
+func (t *Turn) Init(cfg Config) error {
+	req := cfg.Request
+	t.cfg, t.open, t.deadline = cfg, req.Open, never
+	t.timers = t.oneTimer[:0]
+	if d := time.Duration(req.DeadlineMs) * time.Millisecond; d > 0 {
+		t.deadline = d
+	} else if cfg.Deadline > 0 {
+		t.deadline = whole(cfg.Deadline)
+	}
+	if req.Parallel > 0 {
+		t.cfg.Parallel = req.Parallel
+	}
+	if req.ToolParallel > 0 {
+		t.cfg.ToolParallel = req.ToolParallel
+	}
+	if len(req.Calls) == 0 && !req.Open {
+		return &PlanError{[]PlanProblem{{Field: "calls", Message: "a turn needs at least one call, unless it is open"}}}
+	}
+	return t.extend(req.Calls)
+}
+
+// Start begins the turn. What is to do is appended to out, as by every method that takes one.
+func (t *Turn) Start(out []Effect, now time.Time) []Effect {
+	t.out, t.began = out, now
+	if t.cfg.Recorded {
+		t.record(0, &wire.Event{Type: wire.TurnStarted, Request: t.cfg.Request})
+	}
+	t.enter(0, 0)
+	return t.close(0)
+}
+
+// enter takes the calls from first on into the turn: those that wait for nothing are ready.
+func (t *Turn) enter(at time.Duration, first int) {
+	t.sit(at, first)
+	for i := first; i < len(t.calls); i++ {
+		t.join(at, i)
+	}
+}
+
+// Step tells the turn what happened.
+func (t *Turn) Step(out []Effect, now time.Time, ev Event) []Effect {
+	t.out = out
+	at := t.since(now)
+	t.clock(at)
 	switch ev.Kind {
 	case Due:
-		t.due(now, ev)
-		return t.out
-	case CancelCall:
-		t.cancel(now)
-		return t.out
+		t.due(at)
+	case CancelTurn:
+		t.cancelTurn(at)
+	case Close:
+		t.closeDoor(at)
+	default:
+		if ev.Call >= 0 && ev.Call < len(t.calls) {
+			t.step(at, ev)
+		}
 	}
-	if ev.Attempt != t.attempt || t.state == waiting {
-		return nil // it speaks of an attempt that was given up
+	return t.close(at)
+}
+
+// clock does what the time alone brings, before anything that happens at it: what a journal broke off before, and the
+// deadline, after which nothing may begin, however late Due comes.
+func (t *Turn) clock(at time.Duration) {
+	if t.stale {
+		t.stale = false
+		t.catchUp(at)
+	}
+	if at >= t.deadline && !t.ended && !t.cancelled {
+		t.expire(at)
+	}
+}
+
+// step takes in what speaks of one call.
+func (t *Turn) step(at time.Duration, ev Event) {
+	c := &t.calls[ev.Call]
+	switch ev.Kind {
+	case CancelCall:
+		t.cancelCall(at, ev.Call)
+		return
+	case Judged:
+		if c.state == judging {
+			t.judged(at, ev)
+		}
+		return
+	}
+	if ev.Attempt != c.attempt || !c.out() {
+		return // it speaks of an attempt that was given up
 	}
 	if ev.Worker != "" {
-		t.worker = ev.Worker
+		c.worker = ev.Worker
 	}
-	t.heardAt = now
+	c.heardAt = at
 	switch ev.Kind {
+	case Progressed:
+		if ev.Progress != nil && !t.ended {
+			t.record(at, &wire.Event{Type: wire.ProgressEvent, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt, Worker: c.worker, Progress: ev.Progress})
+		}
 	case Pieced:
-		t.keep(ev.Value)
+		t.piece(at, c, ev)
 	case Limited:
-		t.timeout = min(t.timeout, now.Sub(t.sentAt)+ev.Timeout)
-		t.wake(t.nextLimit())
+		if c.state == running {
+			c.timeout = min(c.timeout, at-c.sentAt+ev.Timeout)
+			t.schedule(ev.Call, c.limit())
+		}
 	case Succeeded:
-		t.succeed(now, ev)
+		t.succeed(at, ev.Call, ev)
 	case Failed:
-		t.failed(now, ev)
+		t.failed(at, ev.Call, ev.Fault)
 	}
-	return t.out
 }
 
-func (t *Turn) send(now time.Time) {
-	t.attempt++
-	t.state, t.sentAt, t.heardAt, t.worker, t.timeout = running, now, now, "", t.plan.Timeout
-	t.pieces, t.piecesSize = nil, 0
-	t.out = append(t.out, Effect{Kind: Send, Attempt: t.attempt, Timeout: t.plan.Timeout})
-	t.wake(t.nextLimit())
-}
-
-// nextLimit is when the running attempt or the turn has had its time.
-func (t *Turn) nextLimit() time.Time {
-	at := t.sentAt.Add(t.timeout)
-	if idle := t.heardAt.Add(t.plan.Idle); t.plan.Idle > 0 && idle.Before(at) {
-		at = idle
+// close is the end of every step: what can begin begins, and what has ended is told.
+func (t *Turn) close(at time.Duration) []Effect {
+	for t.fill(at) {
 	}
-	return t.sooner(at)
-}
-
-// sooner is at, or the turn's deadline where that comes first. A turn that was cancelled has no deadline but its grace.
-func (t *Turn) sooner(at time.Time) time.Time {
-	if d := t.plan.Deadline; !d.IsZero() && d.Before(at) && !t.cancelled {
-		return d
+	if t.left == 0 && !t.open && !t.ended {
+		t.finish(at)
 	}
-	return at
+	if t.ended && t.live == 0 && !t.over {
+		t.over = true
+		t.out = append(t.out, Effect{Kind: Over})
+	}
+	out := t.out
+	t.out = nil
+	return out
 }
 
-func (t *Turn) wake(at time.Time) { t.out = append(t.out, Effect{Kind: Wake, At: at}) }
+// Add hands over more calls to an open turn. The error is a *PlanError, or a *fault.Fault where the turn takes no more;
+// then nothing was added.
+func (t *Turn) Add(out []Effect, now time.Time, calls []tool.Call) ([]Effect, error) {
+	first, at := len(t.calls), t.since(now)
+	t.out = out
+	t.clock(at)
+	if err := t.admit(calls); err != nil {
+		return t.close(at), err
+	}
+	added := make([]tool.Call, 0, len(calls))
+	for i := first; i < len(t.calls); i++ {
+		added = append(added, *t.calls[i].call)
+	}
+	t.record(at, &wire.Event{Type: wire.CallsAdded, Request: &wire.TurnRequest{ID: t.cfg.Request.ID, Calls: added}})
+	t.enter(at, first)
+	return t.close(at), nil
+}
 
-func (t *Turn) due(now time.Time, ev Event) {
-	if d := t.plan.Deadline; !d.IsZero() && !now.Before(d) && !t.cancelled {
-		t.overdue(now)
+func (t *Turn) admit(calls []tool.Call) error {
+	switch {
+	case t.ended || t.cancelled || t.stopped > 0:
+		return fault.New(fault.InvalidArguments, "the turn has ended, or is about to: no call can be added")
+	case !t.open:
+		return fault.New(fault.InvalidArguments, "the turn is closed: calls can be added to open turns, until they are closed")
+	}
+	return t.extend(calls)
+}
+
+func (t *Turn) closeDoor(at time.Duration) {
+	if !t.open || t.ended {
 		return
 	}
+	t.open = false
+	t.record(at, &wire.Event{Type: wire.TurnClosed})
+}
+
+func (t *Turn) since(now time.Time) time.Duration {
+	return max(0, now.Sub(t.began).Truncate(time.Microsecond))
+}
+
+// Wake is when Due is wanted next, and zero where no time is waited for. It changes only in Start, Step and Add.
+func (t *Turn) Wake() time.Time {
+	at := t.next()
+	if !t.ended && !t.cancelled {
+		at = min(at, t.deadline)
+	}
 	switch {
-	case t.state == running && now.Before(t.nextLimit()):
-		t.wake(t.nextLimit())
-	case t.state == running:
-		t.timedOut(now)
-	case now.Before(t.wakeAt):
-		t.wake(t.sooner(t.wakeAt))
-	case t.state == waiting:
-		t.send(now)
-	case t.state == stopping:
-		t.failed(now, Event{Fault: t.stopping, Budget: ev.Budget})
+	case t.stale:
+		return t.began
+	case t.over || at == never:
+		return time.Time{}
 	}
+	return t.began.Add(at)
 }
 
-// timedOut stops an attempt that used up its time. Its end comes as its confirmation, or after the grace.
-func (t *Turn) timedOut(now time.Time) {
-	f := fault.New(fault.Timeout, "%s did not answer within %v", t.plan.Tool, t.timeout)
-	if now.Before(t.sentAt.Add(t.timeout)) {
-		f = fault.New(fault.Timeout, "%s showed no progress for %v", t.plan.Tool, t.plan.Idle)
-	}
-	if len(t.pieces) > 0 {
-		f.Kind = fault.Partial
-	}
-	t.stop(now, f)
+// Len is how many calls were handed over.
+func (t *Turn) Len() int { return len(t.calls) }
+
+// Call is a call as it was handed over, its ID filled in. It is only to be read.
+func (t *Turn) Call(i int) *tool.Call { return t.calls[i].call }
+
+// Find is the index of the call of that id.
+func (t *Turn) Find(id string) (int, bool) { return t.search(id, len(t.calls)) }
+
+// Attempt is the number of the attempt of a call that is out or was out last; 0 before the first.
+func (t *Turn) Attempt(call int) int { return t.calls[call].attempt }
+
+// Left is how much time the attempt of a call that is out has left.
+func (t *Turn) Left(call int, now time.Time) time.Duration {
+	c := &t.calls[call]
+	return t.began.Add(c.sentAt + c.timeout).Sub(now)
 }
 
-func (t *Turn) stop(now time.Time, f *fault.Fault) {
-	t.state, t.stopping, t.wakeAt = stopping, f, now.Add(t.plan.Grace)
-	t.out = append(t.out, Effect{Kind: Stop, Attempt: t.attempt})
-	t.wake(t.sooner(t.wakeAt))
-}
+// Stopping says that the attempt of a call that is out was told to stop: it must not be sent to anyone now.
+func (t *Turn) Stopping(call int) bool { return t.calls[call].state == stopping }
 
-// overdue ends the turn at its deadline. What runs goes on to its own timeout: it is not told to stop (seed 000 §4.2).
-func (t *Turn) overdue(now time.Time) {
-	f := fault.New(fault.Deadline, "the turn's deadline passed before %s answered", t.plan.Tool)
-	status := tool.TimedOut
-	f.Execution = fault.Unknown
-	if t.state == waiting {
-		f.Execution = fault.NotStarted
-	}
-	t.end(now, f.Kind, f.Message, recovery.Decision{Action: recovery.Fail, Because: "the turn's deadline has passed"})
-	t.finish(now, tool.Result{Status: status, Fault: t.name(f)})
-}
+// Ended says that the outcome is there.
+func (t *Turn) Ended() bool { return t.ended }
 
-func (t *Turn) cancel(now time.Time) {
-	if t.cancelled {
-		return
+// Outcome is what the turn ended with, and nil before.
+func (t *Turn) Outcome() *wire.Outcome {
+	if !t.ended {
+		return nil
 	}
-	t.cancelled = true
-	f := fault.New(fault.Cancelled, "the caller cancelled %s", t.plan.Tool)
-	switch t.state {
-	case running:
-		f.Execution = fault.Unknown
-		t.stop(now, f)
-	case stopping:
-		t.stopping = f
-	case waiting:
-		f.Execution = fault.NotStarted
-		t.finish(now, tool.Result{Status: tool.Cancelled, Fault: t.name(f)})
-	}
-}
-
-func (t *Turn) keep(piece []byte) {
-	if t.piecesSize += len(piece); t.piecesSize > maxPieces || len(t.pieces) == maxPieceCount {
-		return // bounded: the result itself still comes whole
-	}
-	t.pieces = append(t.pieces, piece)
-}
-
-// What is kept of the pieces of one attempt.
-const (
-	maxPieces     = 4 << 20 // bytes
-	maxPieceCount = 10_000
-)
-
-func (t *Turn) succeed(now time.Time, ev Event) {
-	t.end(now, "", "", recovery.Decision{})
-	t.finish(now, tool.Result{Status: tool.Success, Value: ev.Value, ContentType: ev.Type})
-}
-
-// failed is the one place where the end of an attempt leads on.
-func (t *Turn) failed(now time.Time, ev Event) {
-	f := ev.Fault
-	if t.state == stopping {
-		f = confirmed(t.stopping, f)
-	}
-	f = t.name(f)
-	if f.Kind == fault.WorkerLost {
-		t.deaths++
-	}
-	if t.firstFailure.IsZero() {
-		t.firstFailure = now
-	}
-	if run := f.Run(); run != fault.NotStarted && t.ran != fault.Unknown {
-		t.ran = run
-	}
-	verdict := t.plan.Overrides.Judge(f)
-	d := recovery.Decide(recovery.Situation{
-		Fault: f, Verdict: verdict,
-		Effect: t.plan.Effect, KeepsKeys: t.plan.KeepsKeys,
-		Policy: *t.plan.Policy, Attempt: t.attempt,
-		Roll:         retry.Roll(t.plan.Seed, t.plan.Call, t.attempt+1),
-		SinceFailure: now.Sub(t.firstFailure), Remaining: t.remaining(now),
-		Deaths: t.deaths, Budget: ev.Budget, Pieces: len(t.pieces) > 0,
-	})
-	t.end(now, f.Kind, f.Message, d)
-	t.out = append(t.out, Effect{Kind: Errored, Attempt: t.attempt, Fault: f, Verdict: &verdict, Decision: &d})
-
-	switch {
-	case d.Action == recovery.Retry && d.After == 0:
-		t.send(now)
-	case d.Action == recovery.Retry:
-		t.state, t.wakeAt = waiting, now.Add(d.After)
-		t.wake(t.wakeAt)
-	case d.Action == recovery.AcceptPartial:
-		t.finish(now, tool.Result{Status: tool.PartialValue, Value: joined(t.pieces), Fault: f})
-	default:
-		t.finish(now, tool.Result{Status: statusOf(f.Kind), Fault: f})
-	}
-}
-
-// confirmed is the fault that we stopped an attempt for, with what the worker said of the stop.
-func confirmed(stopped, answer *fault.Fault) *fault.Fault {
-	if answer == nil || answer == stopped {
-		return stopped
-	}
-	f := *stopped
-	if answer.Execution != "" {
-		f.Execution = answer.Execution
-	}
-	if answer.Detail != "" {
-		f.Detail = answer.Detail
-	}
-	f.Worker = answer.Worker
-	return &f
-}
-
-func statusOf(k fault.Kind) tool.Status {
-	switch k {
-	case fault.Cancelled:
-		return tool.Cancelled
-	case fault.Timeout:
-		return tool.TimedOut
-	}
-	return tool.Failed
-}
-
-func (t *Turn) remaining(now time.Time) time.Duration {
-	if t.plan.Deadline.IsZero() {
-		return retry.NoDeadline
-	}
-	return t.plan.Deadline.Sub(now)
-}
-
-// name is f with the names of tool, worker and attempt on it.
-func (t *Turn) name(f *fault.Fault) *fault.Fault {
-	g := *f
-	g.Tool, g.Attempt = t.plan.Tool, t.attempt
-	if g.Worker == "" {
-		g.Worker = t.worker
-	}
-	return &g
-}
-
-// end writes the attempt into the history.
-func (t *Turn) end(now time.Time, k fault.Kind, message string, d recovery.Decision) {
-	if t.state == waiting {
-		return // it is in there
-	}
-	t.history = append(t.history, tool.Attempt{
-		N: t.attempt, Tool: t.plan.Tool, Worker: t.worker, Kind: k, Message: message,
-		StartMs: ms(t.sentAt.Sub(t.began)), DurationMs: ms(now.Sub(t.sentAt)),
-		DelayMs: ms(d.After), Decision: string(d.Action), Because: d.Because,
-	})
-}
-
-func (t *Turn) finish(now time.Time, r tool.Result) {
-	t.state = done
-	r.Call, r.Tool, r.Attempts = t.plan.Call, t.plan.Tool, t.history
-	r.DurationMs = ms(now.Sub(t.began))
-	if f := r.Fault; f != nil && t.ran != "" && f.Run() == fault.NotStarted {
-		g := *f // the last attempt did not run, but one before it did, or may have
-		g.Execution, r.Fault = t.ran, &g
-	}
-	r.Sentence = Sentence(&r)
-	t.pieces, t.result = nil, r
-	t.out = append(t.out, Effect{Kind: Finish, Attempt: t.attempt, Result: &t.result})
+	return &t.outcome
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

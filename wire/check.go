@@ -1,41 +1,12 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolbus/toolbus/tool"
 )
-
-// Check says everything that is wrong with a request to run a turn, or nil: at most MaxCalls calls, legal ids and tool
-// names, no call id twice, texts that fit into a header, durations from 0 to MaxMs. An id may be empty: then the
-// executor makes one. It does not look at arguments: bad ones are the fault of one call, not of the turn
-// (tool.ParseArgs). The error is an *Error.
-func (r *TurnRequest) Check() error {
-	var p problems
-	if r.ID != "" {
-		p.id("id", r.ID)
-	}
-	p.text("session", r.Session, 256)
-	p.between("deadline_ms", r.DeadlineMs, 0, MaxMs)
-	p.count("calls", len(r.Calls), MaxCalls)
-	ids := names{}
-	for i, c := range r.Calls[:min(len(r.Calls), MaxCalls)] {
-		if c.ID != "" {
-			p.unique(ids, "calls", i, c.ID, tool.CheckID)
-		}
-		if err := tool.CheckName(c.Tool); err != nil {
-			p.add("calls[%d].tool: %v", i, err)
-		}
-		if !isLine(c.Key, 512) {
-			p.add("calls[%d].key: expected one line of at most 512 bytes, got %s", i, quote(c.Key))
-		}
-		if c.TimeoutMs < 0 || c.TimeoutMs > MaxMs {
-			p.add("calls[%d].timeout_ms: expected 0 to %d, got %d", i, int64(MaxMs), c.TimeoutMs)
-		}
-	}
-	return p.err()
-}
 
 // Check says everything that is wrong with a heartbeat, or nil: legal names, at most MaxTools tools and none twice,
 // counts that are not negative, EveryMs from 10 to 600,000. A State of a later version passes. The error is an *Error.
@@ -73,22 +44,6 @@ func (d *DescribeRecord) Check() error {
 	return p.err()
 }
 
-// Check says what is wrong with an event, or nil: version 1, and a type, a turn and a Seq. A type of a later version
-// passes. The error is an *Error, CodeVersion where another version wrote it.
-func (e *Event) Check() error {
-	if e.V != Version {
-		return refuse(CodeVersion, "event of version %d: expected %d", e.V, Version)
-	}
-	var p problems
-	if e.Type == "" || !isLine(e.Type, 64) {
-		p.add("type: expected one line of 1 to 64 bytes, got %s", quote(e.Type))
-	}
-	p.id("turn", e.Turn)
-	p.between("seq", e.Seq, 0, maxInt)
-	p.between("attempt", int64(e.Attempt), 0, MaxAttempt)
-	return p.err()
-}
-
 // names are the ids in a list, and where each stood first.
 type names map[string]int
 
@@ -118,6 +73,12 @@ func (p *problems) id(field, id string) {
 func (p *problems) text(field, s string, max int) {
 	if !isLine(s, max) {
 		p.add("%s: expected one line of at most %d bytes, got %s", field, max, quote(s))
+	}
+}
+
+func (p *problems) oneOf(field, s string, words ...string) {
+	if s != "" && !slices.Contains(words, s) {
+		p.add("%s: expected %s, got %s", field, strings.Join(words, " or "), quote(s))
 	}
 }
 

@@ -19,21 +19,33 @@ import (
 // A Large record may hold more than ScanValues values and says how many. A type that embeds one is one.
 type Large interface{ MaxValues() int }
 
-// MaxValues is enough for MaxCalls calls with a retry policy each.
-func (TurnRequest) MaxValues() int { return 40_000 }
+// maxRequest is enough for MaxCalls calls with everything set, which is 150 values each, and 150,000 ids to wait for.
+const maxRequest = 300_000
+
+// MaxValues is enough for MaxCalls calls with everything set.
+func (TurnRequest) MaxValues() int { return maxRequest }
+
+// MaxValues is as many as a TurnRequest may have.
+func (TurnControl) MaxValues() int { return maxRequest }
 
 // MaxValues is enough for MaxTools manifests.
 func (DescribeRecord) MaxValues() int { return 100_000 }
 
-// MaxValues is enough for an outcome.
-func (Event) MaxValues() int { return 250_000 }
+// MaxValues is enough for a request or an outcome, and what else an event has.
+func (Event) MaxValues() int { return maxRequest + 1000 }
 
-// MaxValues is more than fits into a message of one megabyte.
-func (Outcome) MaxValues() int { return 250_000 }
+// MaxValues is enough for the largest event, or for MaxEvents of those that have neither a request nor an outcome.
+func (Page) MaxValues() int { return maxRequest + 2000 }
+
+// MaxValues is enough for MaxCalls results with ten attempts each.
+func (Outcome) MaxValues() int { return maxRequest }
+
+// maxItems bounds every list in a record. An element takes one byte on the wire and some hundred when it is decoded.
+const maxItems = 10_000
 
 func limitsOf(v any) ScanLimits {
 	if l, ok := v.(Large); ok {
-		return ScanLimits{Values: l.MaxValues()}
+		return ScanLimits{Values: l.MaxValues(), Items: maxItems}
 	}
 	return ScanLimits{}
 }
@@ -100,7 +112,7 @@ func marshalMsgPack(v any) ([]byte, error) {
 		bad = limitsOf(v).scan(b)
 	}
 	if bad != nil {
-		return nil, &Error{bad.Code, "encode a record as MessagePack: " + bad.Message, bad.Offset}
+		return nil, &Error{Code: bad.Code, Message: "encode a record as MessagePack: " + bad.Message, Offset: bad.Offset}
 	}
 	return b, nil
 }
@@ -137,8 +149,8 @@ func encodeOverrides(enc *msgpack.Encoder, v reflect.Value) error {
 // a string instead of bytes. What is in a raw field is not looked at: Args is for tool.ParseArgs, which blames one call
 // and not the whole turn.
 //
-// JSON is taken by encoding/json's rules (keys in any case), but UTF-8 only and at most MaxDepth deep. There 1.0 is not
-// an integer.
+// JSON is taken by encoding/json's rules (keys in any case), but UTF-8 only, at most MaxDepth deep, and with no more in its
+// lists than in MessagePack. There 1.0 is not an integer.
 //
 // A key that occurs twice counts once, the last time. A record within a record may be a MessagePack array of all its
 // fields: the library takes that, and nobody should send it. The error is an *Error; v may then be filled in part.
@@ -185,6 +197,9 @@ func unmarshalJSON(b []byte, v any) error {
 	if err := scanJSON(b); err != nil {
 		return err
 	}
+	if err := limitsOf(v).scanLists(b, reflect.TypeOf(v)); err != nil {
+		return err
+	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return jsonError(v, err)
 	}
@@ -195,13 +210,13 @@ func unmarshalJSON(b []byte, v any) error {
 func scanJSON(b []byte) error {
 	rest := bytes.TrimLeft(b, " \t\r\n")
 	if len(rest) == 0 {
-		return &Error{CodeEmpty, "expected a JSON object, got nothing", 0}
+		return &Error{Code: CodeEmpty, Message: "expected a JSON object, got nothing", Offset: 0}
 	}
 	if rest[0] != '{' {
 		return refuse(CodeJSON, "expected a JSON object, got %s", quote(string(rest[:min(len(rest), 20)])))
 	}
 	if !utf8.Valid(b) {
-		return &Error{CodeText, "the JSON is not UTF-8", 0}
+		return &Error{Code: CodeText, Message: "the JSON is not UTF-8", Offset: 0}
 	}
 	depth, inText := 0, false
 	for i := 0; i < len(b); i++ {
@@ -213,7 +228,7 @@ func scanJSON(b []byte) error {
 		case inText:
 		case c == '{' || c == '[':
 			if depth++; depth > MaxDepth {
-				return &Error{CodeTooDeep, "objects and arrays are nested too deep", i}
+				return &Error{Code: CodeTooDeep, Message: "objects and arrays are nested too deep", Offset: i}
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -225,11 +240,11 @@ func scanJSON(b []byte) error {
 func jsonError(v any, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return &Error{CodeJSON, "decode JSON: " + syntax.Error(), int(syntax.Offset)}
+		return &Error{Code: CodeJSON, Message: "decode JSON: " + syntax.Error(), Offset: int(syntax.Offset)}
 	}
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return &Error{CodeType, "decode " + wrong.Field + ": expected " + wrong.Type.String() + ", got JSON " + fault.Truncate(wrong.Value, 40), int(wrong.Offset)}
+		return &Error{Code: CodeType, Message: "decode " + wrong.Field + ": expected " + wrong.Type.String() + ", got JSON " + fault.Truncate(wrong.Value, 40), Offset: int(wrong.Offset)}
 	}
 	return refuse(CodeJSON, "decode %T: %s", v, fault.Truncate(err.Error(), 200))
 }

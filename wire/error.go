@@ -40,6 +40,15 @@ type Error struct {
 	Code    Code
 	Message string // a sentence for people
 	Offset  int    // the byte at which it went wrong; 0 also where that means nothing
+
+	// Problems are, with CodeRecord, what is in Message one by one, the first twenty of them. Nil with other codes.
+	Problems []Problem
+}
+
+// A Problem is one rule of a record that is broken.
+type Problem struct {
+	Field   string // where, as in calls[2].alternatives[0].tool
+	Message string // what was expected and what was there
 }
 
 func (e *Error) Error() string {
@@ -77,6 +86,13 @@ func (p *problems) add(format string, args ...any) {
 	p.list = append(p.list, fmt.Sprintf(format, args...))
 }
 
+// within puts a place before the problems that were added since there were n.
+func (p *problems) within(n int, format string, args ...any) {
+	for i := n; i < len(p.list); i++ {
+		p.list[i] = fmt.Sprintf(format, args...) + p.list[i]
+	}
+}
+
 func (p *problems) err() error {
 	if len(p.list) == 0 {
 		return nil
@@ -85,5 +101,10 @@ func (p *problems) err() error {
 	if p.more > 0 {
 		text += fmt.Sprintf("; and %d problems more", p.more)
 	}
-	return &Error{Code: CodeRecord, Message: text}
+	e := &Error{Code: CodeRecord, Message: text}
+	for _, problem := range p.list {
+		field, message, _ := strings.Cut(problem, ": ") // no field has a colon
+		e.Problems = append(e.Problems, Problem{field, message})
+	}
+	return e
 }

@@ -62,7 +62,7 @@ func checkPair(name, value string) error {
 		return refuse(CodeTooLarge, "header %s is %d bytes long, at most %d are allowed", name, len(value), MaxValue)
 	}
 	if i := strings.IndexAny(value, "\r\n\x00"); i >= 0 {
-		return &Error{CodeHeader, "header " + name + " has a line break or NUL in it; take it out or encode the value", i}
+		return &Error{Code: CodeHeader, Message: "header " + name + " has a line break or NUL in it; take it out or encode the value", Offset: i}
 	}
 	return nil
 }

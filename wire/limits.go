@@ -16,15 +16,22 @@ const (
 	MaxChunks   = 4096     // pieces of one claim check
 	MaxDepth    = 64       // how deep JSON may nest
 	MaxCalls    = 1000     // in one turn
+	MaxEvents   = 10_000   // in one page of a journal
 	MaxTools    = 1000     // of one worker
 	MaxMetadata = 16 << 10 // bytes of all headers of one message
 	MaxValue    = 8 << 10  // bytes of one header value
 	MaxSubject  = 512      // bytes of a subject to which we answer
 	MaxAttempt  = 1_000_000
 
+	// MaxPlanDepth is how many calls may stand in a chain in which each waits for the one before.
+	MaxPlanDepth = 100
+
 	// MaxMs bounds every duration in a request, in milliseconds: 24 days. It fits 32 bits, which is what every language
 	// sends as an integer.
 	MaxMs = 1<<31 - 1
+
+	maxKey  = 512 // bytes of an idempotency key or a breaker's
+	maxTime = 64  // bytes of a timestamp
 )
 
 // How long things take by default (design §4, §8).

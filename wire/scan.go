@@ -19,6 +19,7 @@ const maxInt = 1 << 53
 type ScanLimits struct {
 	Depth  int // of containers; zero means ScanDepth, and more than MaxDepth means MaxDepth
 	Values int // of everything, containers and keys included; zero means ScanValues
+	Items  int // of one array; zero means as many as Values
 
 	// AnyNumber takes also integers beyond ±2^53, NaN and infinities: for payloads, which are the tool's own business.
 	AnyNumber bool
@@ -54,8 +55,12 @@ func (l ScanLimits) scan(b []byte) *Error {
 	if values <= 0 {
 		values = ScanValues
 	}
+	items := uint64(values)
+	if l.Items > 0 {
+		items = uint64(l.Items)
+	}
 	if len(b) == 0 {
-		return &Error{CodeEmpty, "expected a MessagePack value, got nothing", 0}
+		return &Error{Code: CodeEmpty, Message: "expected a MessagePack value, got nothing", Offset: 0}
 	}
 
 	// open are the containers that we are in; left counts what they still lack, a key and its value as two.
@@ -68,7 +73,7 @@ func (l ScanLimits) scan(b []byte) *Error {
 
 	for i := 0; ; {
 		if values--; values < 0 {
-			return &Error{CodeTooMany, "too many values in one MessagePack record", i}
+			return &Error{Code: CodeTooMany, Message: "too many values in one MessagePack record", Offset: i}
 		}
 		t, err := readItem(b, i)
 		if err != nil {
@@ -77,14 +82,18 @@ func (l ScanLimits) scan(b []byte) *Error {
 		if in > 0 {
 			c := &open[in-1]
 			if c.isMap && c.left%2 == 0 && t.kind != str {
-				return &Error{CodeKey, "a map key is not a string", i}
+				return &Error{Code: CodeKey, Message: "a map key is not a string", Offset: i}
 			}
 			c.left--
 		}
 
+		if t.kind == array && t.n > items {
+			return &Error{Code: CodeTooMany, Message: "too many values in one MessagePack array", Offset: i}
+		}
+
 		if t.kind >= array {
 			if in == depth {
-				return &Error{CodeTooDeep, "containers are nested too deep", i}
+				return &Error{Code: CodeTooDeep, Message: "containers are nested too deep", Offset: i}
 			}
 			open[in] = container{t.n, t.kind == dict}
 			in++
@@ -93,9 +102,9 @@ func (l ScanLimits) scan(b []byte) *Error {
 			body := b[t.body : t.body+int(t.n)]
 			switch {
 			case t.kind == str && !utf8.Valid(body):
-				return &Error{CodeText, "a string is not UTF-8", i}
+				return &Error{Code: CodeText, Message: "a string is not UTF-8", Offset: i}
 			case t.kind == number && !l.AnyNumber && !common(b[i], body):
-				return &Error{CodeNumber, "a number is beyond ±2^53, not a number or infinite", i}
+				return &Error{Code: CodeNumber, Message: "a number is beyond ±2^53, not a number or infinite", Offset: i}
 			}
 			i = t.body + int(t.n)
 		}
@@ -104,7 +113,7 @@ func (l ScanLimits) scan(b []byte) *Error {
 			in--
 		}
 		if in == 0 && i < len(b) {
-			return &Error{CodeTrailing, "there are more bytes after the end of the value", i}
+			return &Error{Code: CodeTrailing, Message: "there are more bytes after the end of the value", Offset: i}
 		}
 		if in == 0 {
 			return nil
@@ -136,12 +145,12 @@ type item struct {
 // readItem reads the code at b[i] and its length, and checks that as much is left.
 func readItem(b []byte, i int) (item, *Error) {
 	if i >= len(b) {
-		return item{}, &Error{CodeTruncated, "the value ends too early", i}
+		return item{}, &Error{Code: CodeTruncated, Message: "the value ends too early", Offset: i}
 	}
 	c := &codes[b[i]]
 	t := item{kind: c.kind, body: i + 1 + int(c.length), n: uint64(c.n)}
 	if t.body > len(b) {
-		return item{}, &Error{CodeTruncated, "the value ends within a length", i}
+		return item{}, &Error{Code: CodeTruncated, Message: "the value ends within a length", Offset: i}
 	}
 	switch c.length {
 	case 1:
@@ -154,14 +163,14 @@ func readItem(b []byte, i int) (item, *Error) {
 
 	switch t.kind {
 	case unused:
-		return item{}, &Error{CodeReserved, "0xc1 is not MessagePack", i}
+		return item{}, &Error{Code: CodeReserved, Message: "0xc1 is not MessagePack", Offset: i}
 	case ext:
-		return item{}, &Error{CodeExtension, "extension types are not taken; send times as RFC 3339 strings and durations in milliseconds", i}
+		return item{}, &Error{Code: CodeExtension, Message: "extension types are not taken; send times as RFC 3339 strings and durations in milliseconds", Offset: i}
 	case dict:
 		t.n *= 2
 	}
 	if t.n > uint64(len(b)-t.body) { // a value in a container takes at least one byte
-		return item{}, &Error{CodeTruncated, "a length is more than what is left", i}
+		return item{}, &Error{Code: CodeTruncated, Message: "a length is more than what is left", Offset: i}
 	}
 	return t, nil
 }

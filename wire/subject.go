@@ -104,6 +104,22 @@ func (s Subjects) TurnCtls() string { return s.root + "turn.ctl.*" }
 // Log is the journal of a turn: one writer at a time, every append fenced.
 func (s Subjects) Log(turn string) string { return s.root + "log." + turn }
 
+// Logs is all of Log.
+func (s Subjects) Logs() string { return s.root + "log.*" }
+
+// Late is where a result that came after its turn is kept.
+func (s Subjects) Late(turn, call string) string { return s.root + "late." + turn + "." + call }
+
+// Lates is all of Late.
+func (s Subjects) Lates() string { return s.root + "late.*.*" }
+
+// LateOf is the late results of a call of any turn.
+func (s Subjects) LateOf(call string) string { return s.root + "late.*." + call }
+
+// TurnLate takes a LateQuery, and TurnTrace a TraceQuery: any executor answers, in ExecutorQueue.
+func (s Subjects) TurnLate() string  { return s.root + "turn.late" }
+func (s Subjects) TurnTrace() string { return s.root + "turn.trace" }
+
 // Res is the reply subject of an attempt at a durable call, captured by a stream of its own.
 func (s Subjects) Res(tool, turn, call string, attempt int) string {
 	return s.root + "res." + tool + "." + turn + "." + call + "." + strconv.Itoa(attempt)

@@ -9,6 +9,15 @@ import (
 // EventFrame is what a message with an Event says of itself, from an executor to the client of a turn.
 const EventFrame Frame = "event"
 
+// Frames to a turn, on its control subject, beside Cancel; and of the answers of executors to what they are asked.
+const (
+	AddFrame   Frame = "add"   // a TurnControl: more calls
+	CloseFrame Frame = "close" // a TurnControl: no more calls will be added
+	TurnFrame  Frame = "turn"  // a TurnReply
+	LateFrame  Frame = "late"  // a LateRecord
+	PageFrame  Frame = "page"  // a Page
+)
+
 // TurnToken stands where a tool's name would in the reply subject of a turn request. No tool has it: see tool.CheckName.
 const TurnToken = tool.Reserved
 

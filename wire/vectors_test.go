@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,7 +67,9 @@ type record struct {
 	value      any // a pointer to a record
 }
 
-var records = []record{
+var records = slices.Concat(baseRecords, planRecords, controlRecords, eventRecords, outcomeRecords)
+
+var baseRecords = []record{
 	{"a beat", "heartbeat", &Heartbeat{
 		Worker: "w-1", State: Beat, Running: 3, Capacity: 8, SDK: "toolbus-go/0.1.0", EveryMs: 1000, Seq: 42,
 		Tools: []ToolLine{{ID: "search", Version: "1.2.0", Digest: "9f86d081884c7d65"}, {ID: "echo", Digest: "60303ae22b998861"}},
@@ -103,7 +106,7 @@ var records = []record{
 			Kinds: map[string]tool.Override{"upstream": {Retry: ptr(false)}, "timeout": {Class: "permanent"}},
 			Codes: map[string]tool.Override{"503": {Class: "permanent"}, "429": {Breaker: ptr(true)}},
 		},
-		KeepsKeys: true, Fallback: "grep", Alternatives: []string{"find", "scan"}, Optional: true, Default: raw(`[]`),
+		KeepsKeys: true, Fallback: "grep", Alternatives: []string{"find", "scan"}, FallbackOn: []string{"not_found"}, Optional: true, Default: raw(`[]`),
 		Tags: []string{"web"}, Annotations: map[string]string{"title": "Search", "owner": "ann"},
 	}, {ID: "echo"}}}},
 	{"the start of a turn", "event", &Event{V: 1, Type: TurnStarted, Seq: 1, Time: "2026-11-21T08:00:00Z", Turn: "t1", Executor: "x-1"}},
@@ -128,24 +131,29 @@ var records = []record{
 	}}}},
 }
 
+// kinds are the records that there are, by what the vectors call them.
+var kinds = map[string]func() any{
+	"heartbeat":    func() any { return &Heartbeat{} },
+	"turn_request": func() any { return &TurnRequest{} },
+	"turn_control": func() any { return &TurnControl{} },
+	"turn_reply":   func() any { return &TurnReply{} },
+	"late_query":   func() any { return &LateQuery{} },
+	"late_record":  func() any { return &LateRecord{} },
+	"trace_query":  func() any { return &TraceQuery{} },
+	"page":         func() any { return &Page{} },
+	"progress":     func() any { return &ProgressRecord{} },
+	"fault":        func() any { return &fault.Fault{} },
+	"describe":     func() any { return &DescribeRecord{} },
+	"event":        func() any { return &Event{} },
+	"outcome":      func() any { return &Outcome{} },
+}
+
 func emptyOf(kind string) any {
-	switch kind {
-	case "heartbeat":
-		return &Heartbeat{}
-	case "turn_request":
-		return &TurnRequest{}
-	case "progress":
-		return &ProgressRecord{}
-	case "fault":
-		return &fault.Fault{}
-	case "describe":
-		return &DescribeRecord{}
-	case "event":
-		return &Event{}
-	case "outcome":
-		return &Outcome{}
+	empty, ok := kinds[kind]
+	if !ok {
+		panic("no record of type " + kind)
 	}
-	panic("no record of type " + kind)
+	return empty()
 }
 
 func TestRecords(t *testing.T) {
@@ -292,6 +300,30 @@ var hostiles = []hostile{
 	{Name: "an event of version 99", Hex: packed("v", "63"), Into: "checked event", Code: CodeVersion},
 	{Name: "a heartbeat that says nothing", Hex: "80", Into: "checked heartbeat", Code: CodeRecord},
 	{Name: "an event that says nothing but its version", Hex: packed("v", "01"), Into: "checked event", Code: CodeRecord},
+
+	{Name: "10,001 calls of nothing", Hex: packed("calls", "dc2711"+strings.Repeat("80", 10_001)), Into: "turn_request", Code: CodeTooMany},
+	{Name: "1,001 calls of nothing", Hex: packed("calls", "dc03e9"+strings.Repeat("80", 1001)), Into: "checked turn_request", Code: CodeRecord},
+	{Name: "10,001 calls to add", Hex: packed("calls", "dc2711"+strings.Repeat("80", 10_001)), Into: "turn_control", Code: CodeTooMany},
+	{Name: "a call whose join is a number", Hex: packed("calls", "91"+packed("join", "02")), Into: "turn_request", Code: CodeType},
+	{Name: "a call whose join is a text", Hex: packed("calls", "91"+packed("join", "a132")), Into: "turn_request"},
+	{Name: "a call that waits for numbers", Hex: packed("calls", "91"+packed("after", "9101")), Into: "turn_request", Code: CodeType},
+	{Name: "a turn of no calls", Hex: packed("id", "a174"), Into: "checked turn_request", Code: CodeRecord},
+	{Name: "an open turn of no calls", Hex: packed("open", "c3"), Into: "checked turn_request"},
+	{Name: "a deadline mode that is none", Hex: "82a46f70656ec3" + packed("deadline_mode", "a4736f6d65")[2:], Into: "checked turn_request", Code: CodeRecord},
+	{Name: "a control of nothing", Hex: "80", Into: "checked turn_control"},
+	{Name: "a reply that is not ok and says no more", Hex: packed("ok", "c2"), Into: "checked turn_reply", Code: CodeRecord},
+	{Name: "a question for no call", Hex: "80", Into: "checked late_query", Code: CodeRecord},
+	{Name: "a question for a call with a wildcard", Hex: packed("call", "a12a"), Into: "checked late_query", Code: CodeRecord},
+	{Name: "a question for a call of any turn", Hex: packed("call", "a161"), Into: "checked late_query"},
+	{Name: "a question for no turn", Hex: "80", Into: "checked trace_query", Code: CodeRecord},
+	{Name: "a question for a turn with a dot", Hex: packed("turn", "a3612e62"), Into: "checked trace_query", Code: CodeRecord},
+	{Name: "a late result of version 99", Hex: packed("v", "63"), Into: "checked late_record", Code: CodeVersion},
+	{Name: "a late result that is none", Hex: packed("v", "01"), Into: "checked late_record", Code: CodeRecord},
+	{Name: "a page of version 99", Hex: packed("v", "63"), Into: "checked page", Code: CodeVersion},
+	{Name: "a page of no turn", Hex: packed("v", "01"), Into: "checked page", Code: CodeRecord},
+	{Name: "a page with an event of version 99", Hex: "83a17601a47475726ea174a66576656e747391" + packed("v", "63"), Into: "checked page", Code: CodeVersion},
+	{Name: "a page with an event of another turn", Hex: "83a17601a47475726ea174a66576656e74739184a17601a474797065a158a373657101a47475726ea175", Into: "checked page", Code: CodeRecord},
+	{Name: "10,001 events of nothing", Hex: packed("events", "dc2711"+strings.Repeat("80", 10_001)), Into: "page", Code: CodeTooMany},
 }
 
 func TestHostile(t *testing.T) {

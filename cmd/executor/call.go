@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -112,30 +110,15 @@ func (p *program) completeTool(cmd *cobra.Command, args []string, _ string) ([]c
 
 // arguments is what the user gave, from where they said.
 func (p *program) arguments(given string) ([]byte, error) {
-	from, path := p.in, ""
 	switch {
 	case given == "":
 		return []byte("{}"), nil
 	case given == "-":
+		return p.read("arguments", "-", tool.MaxArgs)
 	case strings.HasPrefix(given, "@"):
-		path = given[1:]
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, fmt.Errorf("arguments: %w", err)
-		}
-		defer file.Close()
-		from = file
-	default:
-		return []byte(given), nil
+		return p.read("arguments", given[1:], tool.MaxArgs)
 	}
-	raw, err := io.ReadAll(io.LimitReader(from, tool.MaxArgs+1))
-	if err != nil {
-		return nil, fmt.Errorf("arguments: %w", err)
-	}
-	if len(raw) > tool.MaxArgs {
-		return nil, fmt.Errorf("arguments: more than %d MiB, which is the limit", tool.MaxArgs>>20)
-	}
-	return raw, nil
+	return []byte(given), nil
 }
 
 func (p *program) runCall(ctx context.Context, req wire.TurnRequest, show func(*wire.Event), asJSON bool) error {

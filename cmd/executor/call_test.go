@@ -88,7 +88,7 @@ func TestCallEvents(t *testing.T) {
 		}
 		types = append(types, ev.Type)
 	}
-	if got, want := strings.Join(types, " "), "TurnStarted AttemptStarted CallSettled TurnEnded"; got != want {
+	if got, want := strings.Join(types, " "), "TurnStarted CallReady AttemptStarted CallSettled TurnEnded"; got != want {
 		t.Errorf("events %s, want %s", got, want)
 	}
 }

@@ -24,15 +24,34 @@ type Config struct {
 	LogFormat string `yaml:"log_format" env:"TOOLBUS_LOG_FORMAT"`
 
 	TurnTimeout time.Duration `yaml:"turn_timeout" env:"TOOLBUS_TURN_TIMEOUT"`   // deadline of turns that bring none; 0 is 5m
-	MaxInFlight int           `yaml:"max_in_flight" env:"TOOLBUS_MAX_IN_FLIGHT"` // 0 is 100000
+	MaxInFlight int           `yaml:"max_in_flight" env:"TOOLBUS_MAX_IN_FLIGHT"` // calls under way at once; 0 is 100000
+	MaxTurns    int           `yaml:"max_turns" env:"TOOLBUS_MAX_TURNS"`         // turns under way at once; 0 is max_in_flight
 	Drain       time.Duration `yaml:"drain" env:"TOOLBUS_DRAIN"`                 // how long a stop waits for calls; 0 is 30s
 	Replicas    int           `yaml:"replicas" env:"TOOLBUS_REPLICAS"`           // of streams and buckets; 0 is 3 in a cluster, else 1
+
+	// Of turns that do not say themselves: how many of their calls run at once, in all and of any one tool. 0 is no limit.
+	Parallel     int `yaml:"parallel" env:"TOOLBUS_PARALLEL"`
+	ToolParallel int `yaml:"tool_parallel" env:"TOOLBUS_TOOL_PARALLEL"`
+
+	Journal JournalConfig `yaml:"journal"`
+	Late    LateConfig    `yaml:"late"`
 
 	// Embedded starts a NATS server in this process.
 	Embedded bool   `yaml:"embedded" env:"TOOLBUS_EMBEDDED"`
 	StoreDir string `yaml:"store_dir" env:"TOOLBUS_STORE_DIR"` // of the embedded server
 	Host     string `yaml:"host" env:"TOOLBUS_HOST"`           // it listens on; empty is 127.0.0.1
 	Port     int    `yaml:"port" env:"TOOLBUS_PORT"`           // 0 is 4222
+}
+
+// A JournalConfig is what is kept of what happens to turns.
+type JournalConfig struct {
+	Retention time.Duration `yaml:"retention" env:"TOOLBUS_JOURNAL_RETENTION"` // 0 is 24h
+	Content   bool          `yaml:"content" env:"TOOLBUS_JOURNAL_CONTENT"`     // arguments and values too: whoever may ask for a trace can read them
+}
+
+// A LateConfig is what is kept of results that come after their turn.
+type LateConfig struct {
+	Retention time.Duration `yaml:"retention" env:"TOOLBUS_LATE_RETENTION"` // 0 is 24h
 }
 
 // load reads the file, where there is one, and the environment over it.
@@ -75,7 +94,7 @@ func parse(file string, data []byte, c *Config) error {
 
 // inWords is a complaint of the YAML library without the names of Go's types.
 func inWords(what string) string {
-	if key, ok := strings.CutSuffix(what, " not found in type main.Config"); ok {
+	if key, _, ok := strings.Cut(what, " not found in type main."); ok {
 		return strings.TrimPrefix(key, "field ") + " is not a setting"
 	}
 	for typ, want := range map[string]string{
@@ -102,11 +121,24 @@ func (c *Config) check() error {
 			bad(f.field, "expected 0s to 24h, got %v", f.d)
 		}
 	}
+	for _, f := range []struct {
+		field string
+		d     time.Duration
+	}{{"journal.retention", c.Journal.Retention}, {"late.retention", c.Late.Retention}} {
+		if f.d < 0 || f.d > 365*24*time.Hour {
+			bad(f.field, "expected 0s to 8760h, got %v", f.d)
+		}
+	}
+	for _, f := range []struct {
+		field string
+		n     int
+	}{{"max_in_flight", c.MaxInFlight}, {"max_turns", c.MaxTurns}, {"parallel", c.Parallel}, {"tool_parallel", c.ToolParallel}} {
+		if f.n < 0 {
+			bad(f.field, "expected 0 or more, got %d", f.n)
+		}
+	}
 	if _, err := cli.Logger(io.Discard, c.LogLevel, c.LogFormat); err != nil {
 		said = append(said, err)
-	}
-	if c.MaxInFlight < 0 {
-		bad("max_in_flight", "expected 0 or more, got %d", c.MaxInFlight)
 	}
 	if c.Port < -1 || c.Port > 65535 {
 		bad("port", "expected 1 to 65535, 0 for 4222 or -1 for any free one, got %d", c.Port)
@@ -135,6 +167,15 @@ func (c Config) filled() Config {
 	}
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = 100_000
+	}
+	if c.MaxTurns == 0 {
+		c.MaxTurns = c.MaxInFlight
+	}
+	if c.Journal.Retention == 0 {
+		c.Journal.Retention = 24 * time.Hour
+	}
+	if c.Late.Retention == 0 {
+		c.Late.Retention = 24 * time.Hour
 	}
 	if c.Drain == 0 {
 		c.Drain = 30 * time.Second

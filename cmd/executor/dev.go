@@ -77,7 +77,7 @@ func (p *program) runDev(ctx context.Context, files string) error {
 		defer close(crashed)
 		p.keepCrashing(serving, server.ClientURL())
 	}()
-	h, err := p.start(ctx, c)
+	h, err := p.start(ctx, c, true)
 	if err != nil {
 		return err
 	}
@@ -137,6 +137,7 @@ func (p *program) greet(began time.Time, server *bus.Server, c *bus.Conn, w *wor
 		`call calculator '{"expression": "2 * (3 + 4)"}'`,
 		`call file_search '{"query": "func main"}'`,
 		`call flaky '{"fail_times": 2}'`,
+		`turn run examples/trip.yaml     # several calls, some of which need others`,
 		`call slow '{"seconds": 60}'     # cut off at its timeout`,
 		`call crash                      # its worker dies under it`,
 		`call calculater '{}'            # a name that nobody has`,

@@ -81,6 +81,7 @@ Settings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats
 --config names, else they are the defaults. "executor config check" prints what holds.`,
 		Example: `  executor dev                                             # all in one process, to try it out
   executor call calculator '{"expression": "2 * (3 + 4)"}'
+  executor turn run trip.yaml                              # several calls that need one another
   executor serve --nats-url nats://nats.example:4222       # for real`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -99,7 +100,7 @@ Settings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats
 	root.PersistentFlags().StringVar(&p.file, "config", "", "YAML `file` with settings; see executor config check")
 	root.PersistentFlags().StringVar(&p.level, "log-level", "", "debug, info, warn or error (default warn; info for serve)")
 	root.PersistentFlags().StringVar(&p.format, "log-format", "", "text or json (default text)")
-	root.AddCommand(p.dev(), p.serve(), p.call(), p.tools(), p.workers(), p.breakers(), p.executors(), p.config(), p.version(), p.crashWorker())
+	root.AddCommand(p.dev(), p.serve(), p.call(), p.turn(), p.trace(), p.late(), p.tools(), p.workers(), p.breakers(), p.executors(), p.config(), p.version(), p.crashWorker())
 	return root
 }
 

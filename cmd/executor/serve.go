@@ -71,7 +71,7 @@ func (p *program) runServe(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	h, err := p.start(ctx, c)
+	h, err := p.start(ctx, c, server != nil)
 	if err != nil {
 		return err
 	}
@@ -117,8 +117,9 @@ type house struct {
 	ended chan error
 }
 
-// start brings up registry and executor, and returns when turns are taken.
-func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
+// start brings up registry, journal and executor, and returns when turns are taken. embedded says that the server is our
+// own.
+func (p *program) start(ctx context.Context, c *bus.Conn, embedded bool) (*house, error) {
 	if err := c.EnsureTopology(ctx); err != nil {
 		p.log.Warn("large arguments and results will be refused: they need JetStream", "why", err)
 	}
@@ -129,11 +130,15 @@ func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
 	if err != nil {
 		p.log.Warn("circuit breakers are not shared: this executor decides alone", "why", err)
 	}
+	kept := p.keep(ctx, c, embedded)
 	ex, err := executor.New(executor.Config{
-		Bus: c, Registry: reg, Breakers: breakers, TurnTimeout: p.cfg.TurnTimeout, MaxInFlight: p.cfg.MaxInFlight, Logger: p.log,
+		Bus: c, Registry: reg, Breakers: breakers, Journal: kept, TurnTimeout: p.cfg.TurnTimeout,
+		MaxInFlight: p.cfg.MaxInFlight, MaxTurns: p.cfg.MaxTurns, Parallel: p.cfg.Parallel, ToolParallel: p.cfg.ToolParallel,
+		Logger: p.log,
 	})
 	if err != nil {
 		forget()
+		kept.close()
 		return nil, err
 	}
 	h := &house{exec: ex, ended: make(chan error, 1)}
@@ -143,10 +148,12 @@ func (p *program) start(ctx context.Context, c *bus.Conn) (*house, error) {
 	case <-reg.Ready():
 	case err := <-watching:
 		forget()
+		kept.close()
 		return nil, err
 	}
 	go func() {
 		err := ex.Run(ctx, p.cfg.Drain)
+		kept.close()
 		forget()
 		h.ended <- errors.Join(err, <-watching)
 	}()

@@ -28,17 +28,20 @@ func TestConfigCheckFindsEveryMistake(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"keys and types", "turn_timeout: 5 minutes\nnats_ur: x\nport: many\nembedded: perhaps\n", []string{
+		{"keys and types", "turn_timeout: 5 minutes\nnats_ur: x\nport: many\nembedded: perhaps\njournal: {keep: 1h}\n", []string{
 			":1: expected a time such as 30s or 5m, got 5 minutes",
 			":2: nats_ur is not a setting",
 			":3: expected a whole number, got many",
 			":4: expected true or false, got perhaps",
+			":5: keep is not a setting",
 		}},
-		{"values", "turn_timeout: 25h\nport: 99999\nreplicas: 7\nmax_in_flight: -1\nlog_level: loud\nembedded: true\nnats_url: nats://a:4222\n", []string{
+		{"values", "turn_timeout: 25h\nport: 99999\nreplicas: 7\nmax_in_flight: -1\nlog_level: loud\nembedded: true\nnats_url: nats://a:4222\ntool_parallel: -2\nlate: {retention: -1s}\n", []string{
 			"turn_timeout: expected 0s to 24h, got 25h0m0s",
 			"port: expected 1 to 65535, 0 for 4222 or -1 for any free one, got 99999",
 			"replicas: expected 0 to 5, got 7",
 			"max_in_flight: expected 0 or more, got -1",
+			"tool_parallel: expected 0 or more, got -2",
+			"late.retention: expected 0s to 8760h, got -1s",
 			`log level "loud": expected debug, info, warn or error`,
 			"embedded: starts a server of its own: leave out nats_url and nats_context",
 		}},

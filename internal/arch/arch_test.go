@@ -38,20 +38,22 @@ var drawing = map[string]rule{
 	"retry":    {core: true, imports: []string{"tool"}},
 	"breaker":  {core: true},
 	"recovery": {core: true, imports: []string{"fault", "tool", "retry", "breaker"}},
-	"turn":     {core: true, imports: []string{"recovery", "fault", "tool", "retry", "wire"}},
+	"turn":     {core: true, imports: []string{"recovery", "fault", "tool", "retry", "breaker", "wire"}},
 
 	"bus":      {nats: true, imports: []string{"wire", "tool", "fault"}},
 	"kvstate":  {nats: true, imports: []string{"bus"}},
 	"registry": {nats: true, imports: []string{"bus", "kvstate", "wire", "tool", "fault"}},
-	"executor": {nats: true, imports: append([]string{"bus", "registry", "kvstate"}, cores...)},
+	"journal":  {nats: true, imports: []string{"bus", "wire", "tool", "fault"}},
+	"executor": {nats: true, imports: append([]string{"bus", "registry", "journal", "kvstate"}, cores...)},
 	"worker":   {nats: true, imports: []string{"bus", "wire", "tool", "fault"}}, // what other languages write again
 	"client":   {nats: true, imports: []string{"bus", "wire", "tool", "fault"}},
 	"otel":     {nats: true, otel: true, imports: append([]string{"executor", "worker", "bus"}, cores...)},
 
 	// Parts of the programs: only cmd may import them.
-	"internal/cli":     {imports: []string{"bus"}},
-	"internal/command": {imports: []string{"worker", "wire", "fault"}},
-	"internal/demo":    {imports: []string{"worker", "tool", "fault"}},
+	"internal/cli":       {imports: []string{"bus"}},
+	"internal/command":   {imports: []string{"worker", "wire", "fault"}},
+	"internal/demo":      {imports: []string{"worker", "tool", "fault"}},
+	"internal/waterfall": {imports: []string{"wire", "tool"}},
 
 	"kvstate/kvstatetest": {imports: []string{"kvstate"}},         // for tests of whoever makes a store
 	"internal/natstest":   {nats: true, imports: []string{"bus"}}, // for tests, so nobody's to import

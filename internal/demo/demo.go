@@ -9,6 +9,10 @@
 //	flaky          fails a given number of times, then goes well
 //	crash          kills the process that it runs in
 //
+// And some to plan a trip with, whose answers are invented; see examples/trip.yaml:
+//
+//	flight_search  flight_cache  hotel_search  hotel_cache  weather  book_trip
+//
 // Their manifests are in manifests/, and are examples of manifests.
 //
 // crash does what it says: who runs it beside anything else loses that too. Config.Crash puts something else in its
@@ -48,7 +52,8 @@ var manifests embed.FS
 
 // Names is every demo tool there is, in the order of Tools.
 func Names() []string {
-	return []string{"echo", "calculator", "table_query", "file_search", "http_fetch", "slow", "flaky", "crash"}
+	return []string{"echo", "calculator", "table_query", "file_search", "http_fetch", "slow", "flaky", "crash",
+		"flight_search", "flight_cache", "hotel_search", "hotel_cache", "weather", "book_trip"}
 }
 
 // Tools is the demo tools that cfg wants. The error names what of cfg cannot be had.
@@ -116,6 +121,18 @@ func build(cfg Config, m tool.Manifest) (worker.Tool, error) {
 			c.now = killSelf
 		}
 		return worker.Func(m, c.run), nil
+	case "flight_search":
+		return worker.Func(m, searchFlights), nil
+	case "flight_cache":
+		return worker.Func(m, cachedFlights), nil
+	case "hotel_search":
+		return worker.Func(m, searchHotels), nil
+	case "hotel_cache":
+		return worker.Func(m, cachedHotels), nil
+	case "weather":
+		return worker.Func(m, weather), nil
+	case "book_trip":
+		return worker.Func(m, bookTrip), nil
 	}
 	return worker.Tool{}, fmt.Errorf("nothing runs it")
 }
