@@ -37,7 +37,7 @@ type Event struct {
 	Value    []byte               // of Succeeded and Pieced
 	Type     string               // content type of Value; "" is JSON
 	Seq      int                  // of Pieced: which piece, from 1; 0 where nobody said
-	Fault    *fault.Fault         // of Failed
+	Fault    *fault.Fault         // of Failed; nil is an internal one
 	Circuit  breaker.State        // of Judged: of the tool's breaker, now that it knows of the failure
 	Budget   bool                 // of Judged: the tool's retry budget has a retry left
 	Timeout  time.Duration        // of Limited: what is left, from now
@@ -54,7 +54,7 @@ const (
 	Ended                          // the attempt is over: release it and tell the breaker. Where Verdict is not nil, answer with Judged, at once
 	Record                         // write the event into the journal and show it to whoever looks
 	Finish                         // the turn has ended: here is the outcome. Calls may still run
-	KeepLate                       // a call has ended after its turn: keep the result
+	KeepLate                       // a call has ended after its turn: keep the result. Of one that was told to stop only a value is worth it
 	Over                           // nothing is out any more: forget the turn
 )
 

@@ -135,7 +135,7 @@ func TestRandomTurns(t *testing.T) {
 		defer func() {
 			if t.Failed() {
 				for _, ev := range w.journal {
-					t.Log(text(t, ev))
+					t.Log(encoded(t, ev))
 				}
 			}
 		}()
@@ -183,21 +183,13 @@ func folds(t *rapid.T, w *world) {
 		if err != nil {
 			t.Fatalf("Restore of the journal as %s: %v", codec, err)
 		}
-		if got, want := text(t, back.Outcome()), text(t, w.turn.Outcome()); got != want {
+		if got, want := encoded(t, back.Outcome()), encoded(t, w.turn.Outcome()); got != want {
 			t.Fatalf("the outcome of the journal as %s is\n%s\nwant\n%s", codec, got, want)
 		}
 		if wake := back.Wake(); !back.over || !wake.IsZero() {
 			t.Fatalf("restored as a whole it is over: %v, and wants to be woken at %v", back.over, wake)
 		}
 	}
-}
-
-func text(t *rapid.T, v any) string {
-	b, err := wire.Marshal(wire.JSON, v)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	return string(b)
 }
 
 // A turn that is restored from any part of its journal ends as it would have ended.
@@ -207,7 +199,7 @@ func TestRandomRestores(t *testing.T) {
 		w := randomWorld(t)
 		w.start()
 		w.play()
-		want := text(t, w.turn.Outcome())
+		want := encoded(t, w.turn.Outcome())
 		for n := 1; n < len(w.journal); n++ {
 			back, same := w.restored(n)
 			back.failf = func(format string, args ...any) {
@@ -220,7 +212,7 @@ func TestRandomRestores(t *testing.T) {
 				continue
 			}
 			compared++
-			if got := text(t, back.turn.Outcome()); got != want {
+			if got := encoded(t, back.turn.Outcome()); got != want {
 				t.Fatalf("restored from %d events of %d it ends with\n%s\nwant\n%s", n, len(w.journal), got, want)
 			}
 		}

@@ -21,7 +21,7 @@ func Sentence(r *tool.Result) string {
 		return r.Tool + " answered at attempt " + strconv.Itoa(n)
 	case r.Status == tool.ViaFallback:
 		return r.FallbackTool + " answered in place of " + r.Tool + ", which failed" + firstFailure(r)
-	case r.Status == tool.PartialValue:
+	case r.Status == tool.PartialValue && r.Fault != nil:
 		return r.Tool + " gave a part of its result before it failed: " + r.Fault.Message
 	case r.Status == tool.Skipped:
 		return r.Tool + " was skipped, because " + r.BecauseOf + " gave no value"

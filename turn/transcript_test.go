@@ -119,11 +119,11 @@ func (s *script) restore(n int) (*Turn, error) {
 	return Restore(Config{Grace: 250 * time.Millisecond, Recorded: true, Tools: s.known}, start, s.journal[:n])
 }
 
-func encoded(t testing.TB, v any) string {
-	t.Helper()
+// encoded is a record as JSON, to compare it.
+func encoded(t interface{ Fatalf(string, ...any) }, v any) string {
 	b, err := wire.Marshal(wire.JSON, v)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	return string(b)
 }
@@ -354,6 +354,9 @@ func (s *script) text(e Effect) string {
 		text := fmt.Sprintf("send %s to %s %s", ref(), e.Tool.Name, e.Args)
 		if e.Timeout != 30*time.Second {
 			text += fmt.Sprintf(" timeout=%v", e.Timeout)
+		}
+		if e.BreakerKey != "" {
+			text += " breaker=" + e.BreakerKey
 		}
 		if e.Key != "" {
 			text += " key=" + e.Key
