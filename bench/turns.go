@@ -83,6 +83,7 @@ func completed(o *wire.Outcome) error {
 }
 
 func makespan(ctx context.Context, cfg config, n *near, bare *executor.Executor) error {
+	plain, search := parallel(10, "plain"), parallel(10, "search")
 	nc := n.bus.NATS()
 	ten := make(chan *nats.Msg, 16)
 	inbox := nc.NewInbox()
@@ -107,8 +108,8 @@ func makespan(ctx context.Context, cfg config, n *near, bare *executor.Executor)
 			}
 			return nil
 		}},
-		{"executor: a turn of ten, plain replier", func() error { return runTurn(bare, parallel(10, "plain")) }},
-		{"executor: a turn of ten, worker", func() error { return runTurn(n.exec, parallel(10, "search")) }},
+		{"executor: a turn of ten, plain replier", func() error { return runTurn(bare, plain) }},
+		{"executor: a turn of ten, worker", func() error { return runTurn(n.exec, search) }},
 	}
 	got, err := compare(ways, 1, or(cfg.rounds, 3), or(cfg.each, time.Second))
 	if err != nil {
@@ -171,9 +172,9 @@ func through(ctx context.Context, cfg config, url string, n *near, executors int
 		}
 		defer x.stop()
 	}
-	c := client.New(n.bus)
+	c, req := client.New(n.bus), parallel(10, "search")
 	run := func() error {
-		o, err := c.Run(ctx, parallel(10, "search"))
+		o, err := c.Run(ctx, req)
 		if err != nil {
 			return err
 		}

@@ -138,11 +138,12 @@ func (r *run) add(calls []tool.Call) *fault.Fault {
 	now, q := time.Now(), queues.Get().(*queue)
 	effects, err := r.turn.Add(q.effects, now, calls)
 	if err != nil {
-		queues.Put(q)
 		r.settle(len(calls))
+	}
+	q.effects = effects // of a refusal too: the deadline may have come before the timer said so
+	r.carry(now, q)
+	if err != nil {
 		return planFault(err)
 	}
-	q.effects = effects
-	r.carry(now, q)
 	return nil
 }

@@ -1,5 +1,22 @@
 package executor
 
+import (
+	"time"
+
+	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/tool"
+)
+
+// AddLate hands calls to a turn after d, all of which its timer is late.
+func (e *Executor) AddLate(turn string, d time.Duration, calls ...tool.Call) *fault.Fault {
+	r := e.find(turn)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timer.Stop()
+	time.Sleep(d)
+	return r.add(calls)
+}
+
 // Peers is how many workers the executor remembers.
 func (e *Executor) Peers() int {
 	n := 0

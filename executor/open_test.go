@@ -178,3 +178,27 @@ func TestClientLoss(t *testing.T) {
 		})
 	}
 }
+
+// Calls that come to an open turn at its deadline, before its timer: they are refused, and the turn ends.
+func TestAddAtTheDeadline(t *testing.T) {
+	natstest.Bubble(t, func(t *testing.T) {
+		st := newStage(t, natstest.InProcess(t))
+		ended := make(chan *wire.Outcome, 1)
+		st.exec.Go(executor.Turn{Request: wire.TurnRequest{ID: "mine", Open: true, DeadlineMs: 1000}}, func(o *wire.Outcome) { ended <- o })
+		f := st.exec.AddLate("mine", 2*time.Second, call("a", "echo", `{}`))
+		if f == nil || !strings.Contains(f.Message, "ended") {
+			t.Errorf("calls that come after the deadline: %v, want a word that the turn has ended", f)
+		}
+		select {
+		case out := <-ended:
+			if len(out.Results) != 0 {
+				t.Errorf("outcome %+v, want no results", out)
+			}
+		case <-time.After(time.Minute):
+			t.Error("no outcome came a minute after the deadline")
+		}
+		if n := st.exec.InFlight(); n != 0 {
+			t.Errorf("%d calls in flight after the end, want none", n)
+		}
+	})
+}

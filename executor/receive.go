@@ -33,7 +33,7 @@ func (a *attempt) Receive(f bus.Frame) {
 	case wire.Result, "":
 		a.result(now, f)
 	case wire.ErrorFrame:
-		a.reports(now, f, wire.DecodeFault(f.Header, f.Data))
+		a.reports(now, f, foreign(wire.DecodeFault(f.Header, f.Data)))
 	case wire.Stopped:
 		a.reports(now, f, stopped(wire.DecodeFault(f.Header, f.Data)))
 	case wire.Nack:
@@ -81,6 +81,22 @@ func (a *attempt) told(now time.Time, f bus.Frame, ev turn.Event) {
 		ev.Worker = a.peer.id
 	}
 	r.apply(now, ev)
+}
+
+// foreign is a worker's fault that does not speak in our name: whether a call was cancelled, or its turn's time is up, is not
+// for a worker to say.
+func foreign(f *fault.Fault) *fault.Fault {
+	kind, ours := translated[f.Kind]
+	if !ours {
+		return f
+	}
+	g := *f
+	g.Kind = kind
+	return &g
+}
+
+var translated = map[fault.Kind]fault.Kind{
+	fault.Cancelled: fault.Upstream, fault.Deadline: fault.Timeout, fault.CircuitOpen: fault.Unavailable, fault.LoopBlocked: fault.Failed,
 }
 
 // stopped says of a stop that nobody asked for that it was one: the worker went down in good order.

@@ -50,7 +50,7 @@ func (r *run) start() error {
 	r.recorded = r.observer != nil || e.cfg.Observer != nil || e.cfg.Journal != nil
 	err := r.turn.Init(turn.Config{
 		Request: &r.req, Deadline: e.cfg.TurnTimeout, Grace: e.cfg.Grace,
-		Parallel: e.cfg.Parallel, ToolParallel: e.cfg.ToolParallel, Recorded: r.recorded, Tools: e.lookup,
+		Parallel: e.cfg.Parallel, ToolParallel: e.cfg.ToolParallel, KeepsLate: e.cfg.Journal != nil, Recorded: r.recorded, Tools: e.lookup,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package turn
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
 	"time"
 
 	"github.com/toolbus/toolbus/fault"
@@ -36,27 +39,27 @@ type call struct {
 	got     int32 // inputs with a value
 	final   int32 // inputs that are final
 
-	attempt int // of all legs
-	tries   int // of this leg
-	deaths  int
+	attempt int32 // of all legs
+	tries   int32 // of this leg
+	deaths  int32
+	ran     severity      // of the attempts that failed: the worst that is known
 	began   time.Duration // when it was ready
 	sentAt  time.Duration
 	timeout time.Duration // of this attempt
 	heardAt time.Duration // the last sign of life, for the idle limit
 	firstAt time.Duration // when it first failed on this leg; never before that
 	worker  string
-	ran     fault.Execution // of the attempts that failed: the worst that is known
-	fault   *fault.Fault    // why it was told to stop, or how it failed
-	verdict fault.Verdict   // while it is judged
-	doing   *recovery.Decision
+	fault   *fault.Fault       // why it was told to stop, or how it failed
+	verdict *fault.Verdict     // while it is judged
+	doing   *recovery.Decision // restored: what was decided
 
-	args       []byte   // of the call itself, filled in
-	legArgs    []byte   // of the alternative that it is on, filled in: every try sends the same
-	pieces     [][]byte // of this attempt
-	piecesSize int
-	kept       [][]byte // of an attempt before it, where it gave any
-	history    []tool.Attempt
+	filled  *filled // nil where nothing was filled in
+	parts   *parts  // nil where no piece came
+	history []tool.Attempt
 }
+
+// filled are arguments in which everything is filled in. Every try sends the same, for its key is the same too.
+type filled struct{ own, leg []byte }
 
 // out says that an attempt is out.
 func (c *call) out() bool { return c.state == running || c.state == stopping }
@@ -102,16 +105,17 @@ func (t *Turn) send(at time.Duration, i int) {
 	c.attempt++
 	c.tries++
 	l := c.leg()
+	_, key := c.handed(int(c.at))
 	c.state, c.sentAt, c.heardAt, c.worker, c.timeout = running, at, at, "", l.timeout
-	c.setAside()
+	c.parts.setAside()
 	t.live++
 	t.schedule(i, c.limit())
 	t.out = append(t.out, Effect{
-		Kind: Send, Call: i, Attempt: c.attempt, Tool: l.tool, BreakerKey: l.key, Key: t.key(c), Args: args, Timeout: l.timeout,
+		Kind: Send, Call: i, Attempt: int(c.attempt), Tool: l.tool, BreakerKey: key, Key: t.key(c), Args: args, Timeout: l.timeout,
 		Retry: c.tries > 1,
 	})
 	if t.cfg.Recorded {
-		t.record(at, &wire.Event{Type: wire.AttemptStarted, Call: c.call.ID, Tool: l.tool.Name, Attempt: c.attempt, TimeoutMs: ms(l.timeout)})
+		t.record(at, &wire.Event{Type: wire.AttemptStarted, Call: c.call.ID, Tool: l.tool.Name, Attempt: int(c.attempt), TimeoutMs: ms(l.timeout)})
 	}
 }
 
@@ -122,9 +126,18 @@ func (t *Turn) key(c *call) string {
 	case !c.fallen():
 		return c.call.Key
 	case c.call.Key != "":
-		return fault.Truncate(c.call.Key, 400) + "/" + c.tool().Name
+		return short(c.call.Key) + "/" + c.tool().Name
 	}
 	return t.cfg.Request.ID + "/" + c.call.ID + "/" + c.tool().Name
+}
+
+// short is a key that has room for the name of a tool after it.
+func short(key string) string {
+	if len(key) <= 400 {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:])
 }
 
 // due is the time that Wake told.
@@ -157,7 +170,7 @@ func (t *Turn) timeOut(at time.Duration, i int) {
 	if at < c.sentAt+c.timeout {
 		f = fault.New(fault.Timeout, "%s showed no progress for %v", c.tool().Name, c.tool().Idle)
 	}
-	if len(c.pieces) > 0 {
+	if c.parts != nil && len(c.parts.pieces) > 0 {
 		f.Kind = fault.Partial
 	}
 	t.stop(at, i, f)
@@ -167,38 +180,53 @@ func (t *Turn) stop(at time.Duration, i int, f *fault.Fault) {
 	c := &t.calls[i]
 	c.state, c.fault = stopping, f
 	t.schedule(i, at+t.cfg.Grace)
-	t.out = append(t.out, Effect{Kind: Stop, Call: i, Attempt: c.attempt})
+	t.out = append(t.out, Effect{Kind: Stop, Call: i, Attempt: int(c.attempt)})
 }
 
 // piece keeps a part of the result.
 func (t *Turn) piece(at time.Duration, c *call, ev Event) {
 	if t.cfg.Recorded && !t.ended {
-		t.record(at, &wire.Event{Type: wire.PartialEvent, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt, Worker: c.worker, Piece: ev.Value, PieceSeq: ev.Seq})
+		t.record(at, &wire.Event{Type: wire.PartialEvent, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt), Worker: c.worker, Piece: ev.Value, PieceSeq: ev.Seq})
 	}
 	c.keep(ev.Value)
 }
 
+// parts are pieces of a result. A nil one has none.
+type parts struct {
+	pieces [][]byte // of this attempt
+	size   int      // in bytes
+	kept   [][]byte // of an attempt before it, where it gave any
+}
+
 func (c *call) keep(piece []byte) {
-	if c.piecesSize += len(piece); c.piecesSize > maxPieces || len(c.pieces) == maxPieceCount {
+	if c.parts == nil {
+		c.parts = new(parts)
+	}
+	p := c.parts
+	if p.size += len(piece); p.size > maxPieces || len(p.pieces) == maxPieceCount {
 		return // bounded: the result itself still comes whole
 	}
-	c.pieces = append(c.pieces, piece)
+	p.pieces = append(p.pieces, piece)
 }
 
 // setAside keeps the pieces of the last attempt for when no later one gives any.
-func (c *call) setAside() {
-	if len(c.pieces) > 0 {
-		c.kept = c.pieces
+func (p *parts) setAside() {
+	if p == nil {
+		return
 	}
-	c.pieces, c.piecesSize = nil, 0
+	p.kept = p.best()
+	p.pieces, p.size = nil, 0
 }
 
-// parts are the pieces to end with where there is nothing better.
-func (c *call) parts() [][]byte {
-	if len(c.pieces) > 0 {
-		return c.pieces
+// best are the pieces to end with where there is nothing better.
+func (p *parts) best() [][]byte {
+	switch {
+	case p == nil:
+		return nil
+	case len(p.pieces) > 0:
+		return p.pieces
 	}
-	return c.kept
+	return p.kept
 }
 
 // What is kept of the pieces of one attempt.
@@ -211,7 +239,7 @@ func (t *Turn) succeed(at time.Duration, i int, ev Event) {
 	c := &t.calls[i]
 	c.note(at, "", "", recovery.Decision{})
 	t.landed(i)
-	t.out = append(t.out, Effect{Kind: Ended, Call: i, Attempt: c.attempt, Status: tool.Success})
+	t.out = append(t.out, Effect{Kind: Ended, Call: i, Attempt: int(c.attempt), Status: tool.Success})
 	r := tool.Result{Status: tool.Success, Value: ev.Value, ContentType: ev.Type}
 	if c.fallen() {
 		r.Status, r.FallbackTool = tool.ViaFallback, c.tool().Name
@@ -238,8 +266,8 @@ func (t *Turn) failed(at time.Duration, i int, f *fault.Fault) {
 	t.landed(i)
 	verdict := c.tool().Overrides.Judge(f)
 	c.suffer(at, f)
-	c.state, c.fault, c.verdict = judging, f, verdict
-	t.out = append(t.out, Effect{Kind: Ended, Call: i, Attempt: c.attempt, Fault: f, Verdict: &verdict})
+	c.state, c.fault, c.verdict = judging, f, &verdict
+	t.out = append(t.out, Effect{Kind: Ended, Call: i, Attempt: int(c.attempt), Fault: f, Verdict: &verdict})
 	if t.ended {
 		t.fizzle(at, i, f)
 	}
@@ -250,8 +278,8 @@ func (t *Turn) fizzle(at time.Duration, i int, f *fault.Fault) {
 	c := &t.calls[i]
 	r := tool.Result{Status: statusOf(f.Kind), Fault: f}
 	d := recovery.Decision{Action: recovery.Fail, Because: "the turn has ended"}
-	if len(c.parts()) > 0 && !c.quiet {
-		r.Status, r.Value = tool.PartialValue, joined(c.parts())
+	if len(c.parts.best()) > 0 && !c.quiet {
+		r.Status, r.Value = tool.PartialValue, joined(c.parts.best())
 		d.Action = recovery.AcceptPartial
 	}
 	c.note(at, f.Kind, f.Message, d)
@@ -264,31 +292,23 @@ func (c *call) suffer(at time.Duration, f *fault.Fault) {
 		c.deaths++
 	}
 	c.firstAt = min(c.firstAt, at)
-	if run := f.Run(); severity(run) > severity(c.ran) {
-		c.ran = run
-	}
+	c.ran = max(c.ran, severityOf(f.Run()))
 }
 
-func severity(e fault.Execution) int {
-	switch e {
-	case fault.Unknown:
-		return 4
-	case fault.Stopped:
-		return 3
-	case fault.Done:
-		return 2
-	case fault.NotStarted:
-		return 1
-	}
-	return 0
-}
+// A severity is how much may have run: an index into executions.
+type severity uint8
+
+var executions = [...]fault.Execution{"", fault.NotStarted, fault.Done, fault.Stopped, fault.Unknown}
+
+func severityOf(e fault.Execution) severity { return severity(max(slices.Index(executions[:], e), 0)) }
 
 // judge decides on a failure before the call was sent to anybody.
 func (t *Turn) judge(at time.Duration, i int, f *fault.Fault) {
 	c := &t.calls[i]
 	f = c.name(f)
 	c.suffer(at, f)
-	c.state, c.fault, c.verdict = judging, f, fault.Overrides{}.Judge(f) // no manifest can make another try of it
+	verdict := fault.Overrides{}.Judge(f) // no manifest can make another try of it
+	c.state, c.fault, c.verdict = judging, f, &verdict
 	c.sentAt = at
 	t.judged(at, Event{Call: i, Budget: true})
 }
@@ -304,21 +324,21 @@ func (t *Turn) judged(at time.Duration, ev Event) {
 		policy.MaxAttempts = 1
 	}
 	d := recovery.Decide(recovery.Situation{
-		Fault: c.fault, Verdict: c.verdict,
+		Fault: c.fault, Verdict: *c.verdict,
 		Effect: c.effect(int(c.at)), KeepsKeys: c.tool().KeepsKeys,
-		Policy: policy, Attempt: max(c.tries, 1),
-		Roll:         retry.Roll(t.seed(), c.call.ID, c.attempt+1),
+		Policy: policy, Attempt: int(max(c.tries, 1)),
+		Roll:         retry.Roll(t.seed(), c.call.ID, int(c.attempt)+1),
 		SinceFailure: at - c.firstAt, Remaining: t.remaining(at),
-		Deaths: c.deaths, Budget: ev.Budget, Pieces: len(c.parts()) > 0,
+		Deaths: int(c.deaths), Budget: ev.Budget, Pieces: len(c.parts.best()) > 0,
 		Circuit: ev.Circuit, Alternative: c.nextAlternative(), Fallen: c.fallen(), FallbackOn: c.fallbackOn(),
-		Ran: c.ran, HasDefault: c.dflt() != nil, Optional: c.optional(),
+		Ran: executions[c.ran], HasDefault: c.dflt() != nil, Optional: c.optional(),
 	})
 	if c.tries > 0 {
 		c.note(at, c.fault.Kind, c.fault.Message, d)
 	}
 	t.record(at, &wire.Event{
-		Type: wire.ToolError, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt, Worker: c.fault.Worker, Error: c.fault,
-		Classification: string(c.verdict.Class), BreakerState: ev.Circuit.String(), RetryCount: max(c.tries-1, 0),
+		Type: wire.ToolError, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt), Worker: c.fault.Worker, Error: c.fault,
+		Classification: string(c.verdict.Class), BreakerState: ev.Circuit.String(), RetryCount: int(max(c.tries-1, 0)),
 		Decision: string(d.Action), Because: d.Because, DelayMs: ms(d.After),
 	})
 	t.act(at, ev.Call, &d)
@@ -330,7 +350,7 @@ func (t *Turn) act(at time.Duration, i int, d *recovery.Decision) {
 	f := c.fault
 	switch d.Action {
 	case recovery.Retry:
-		t.record(at, &wire.Event{Type: wire.RetryScheduled, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt + 1, Because: d.Because, DelayMs: ms(d.After)})
+		t.record(at, &wire.Event{Type: wire.RetryScheduled, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt) + 1, Because: d.Because, DelayMs: ms(d.After)})
 		if d.After == 0 {
 			t.send(at, i)
 			return
@@ -339,10 +359,10 @@ func (t *Turn) act(at time.Duration, i int, d *recovery.Decision) {
 		t.schedule(i, at+d.After.Truncate(time.Microsecond))
 	case recovery.Alternative:
 		c.fall()
-		t.record(at, &wire.Event{Type: wire.AlternativeChosen, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt + 1, Because: d.Because})
+		t.record(at, &wire.Event{Type: wire.AlternativeChosen, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt) + 1, Because: d.Because})
 		t.send(at, i)
 	case recovery.AcceptPartial:
-		t.settle(at, i, tool.Result{Status: tool.PartialValue, Value: joined(c.parts()), Fault: f})
+		t.settle(at, i, tool.Result{Status: tool.PartialValue, Value: joined(c.parts.best()), Fault: f})
 	case recovery.UseDefault:
 		t.settle(at, i, tool.Result{Status: tool.Defaulted, Value: c.dflt(), Fault: f})
 	default:
@@ -353,7 +373,10 @@ func (t *Turn) act(at time.Duration, i int, d *recovery.Decision) {
 // fall goes on to the next alternative. It has its own retries.
 func (c *call) fall() {
 	c.at++
-	c.tries, c.firstAt, c.legArgs = 0, never, nil
+	c.tries, c.firstAt = 0, never
+	if c.filled != nil {
+		c.filled.leg = nil
+	}
 }
 
 // confirmed is the fault that we stopped an attempt for, with what the worker said of the stop.
@@ -392,7 +415,7 @@ func (t *Turn) remaining(at time.Duration) time.Duration {
 // name is f with the names of tool, worker and attempt on it.
 func (c *call) name(f *fault.Fault) *fault.Fault {
 	g := *f
-	g.Tool, g.Attempt = c.tool().Name, c.attempt
+	g.Tool, g.Attempt = c.tool().Name, int(c.attempt)
 	if g.Worker == "" {
 		g.Worker = c.worker
 	}
@@ -402,7 +425,7 @@ func (c *call) name(f *fault.Fault) *fault.Fault {
 // note writes the attempt into the history.
 func (c *call) note(at time.Duration, k fault.Kind, message string, d recovery.Decision) {
 	c.history = append(c.history, tool.Attempt{
-		N: c.attempt, Tool: c.tool().Name, Worker: c.worker, Kind: k, Message: message,
+		N: int(c.attempt), Tool: c.tool().Name, Worker: c.worker, Kind: k, Message: message,
 		StartMs: ms(c.sentAt - c.began), DurationMs: ms(at - c.sentAt),
 		DelayMs: ms(d.After), Decision: string(d.Action), Because: d.Because,
 	})

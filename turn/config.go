@@ -23,6 +23,9 @@ type Config struct {
 	// Parallel and ToolParallel hold where the request says nothing. Zero means no limit.
 	Parallel, ToolParallel int
 
+	// KeepsLate says that late results are kept somewhere, so that people can be told.
+	KeepsLate bool
+
 	// Recorded asks for Effect Record. A turn that nobody looks at needs none.
 	Recorded bool
 

@@ -1,6 +1,8 @@
 package turn
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/toolbus/toolbus/fault"
@@ -21,7 +23,7 @@ func (t *Turn) settle(at time.Duration, i int, r tool.Result) {
 	t.put(i, r)
 	if t.cfg.Recorded {
 		res := r
-		t.record(at, &wire.Event{Type: wire.CallSettled, Call: c.call.ID, Tool: c.call.Tool, Attempt: c.attempt, Result: &res})
+		t.record(at, &wire.Event{Type: wire.CallSettled, Call: c.call.ID, Tool: c.call.Tool, Attempt: int(c.attempt), Result: &res})
 	}
 	if t.cancelled || t.overdue {
 		return // each of the others ends by itself
@@ -39,7 +41,7 @@ func (t *Turn) settle(at time.Duration, i int, r tool.Result) {
 }
 
 // final says that the call has its result. Its attempt may be out still.
-func (t *Turn) final(i int) bool { return t.results[i].Status != "" }
+func (t *Turn) final(i int) bool { return i < len(t.results) && t.results[i].Status != "" }
 
 // stops says that the result of call i ends the turn.
 func (t *Turn) stops(i int) bool {
@@ -52,6 +54,7 @@ func (t *Turn) put(i int, r tool.Result) {
 	if r.Status == tool.Cancelled {
 		c.excused = true
 	}
+	t.room()
 	t.results[i] = r
 	c.state = settled
 	t.left--
@@ -60,7 +63,20 @@ func (t *Turn) put(i int, r tool.Result) {
 		t.places--
 		t.occupy(c, -1)
 	}
-	c.pieces, c.kept, c.args, c.legArgs, c.history = nil, nil, nil, nil, nil
+	c.parts, c.filled, c.history = nil, nil, nil
+}
+
+// room makes room for the results, when the first is there: a turn under way needs none.
+func (t *Turn) room() {
+	if t.end == nil {
+		t.end = new(ending)
+	}
+	if len(t.calls) == 1 {
+		t.results = t.end.only[:]
+	}
+	if n := len(t.calls) - len(t.results); n > 0 {
+		t.results = append(slices.Grow(t.results, n), make([]tool.Result, n)...)
+	}
 }
 
 // complete fills in what every result says.
@@ -69,9 +85,9 @@ func (c *call) complete(at time.Duration, r *tool.Result) {
 	if c.state != pending {
 		r.DurationMs = ms(at - c.began)
 	}
-	if f := r.Fault; f != nil && severity(c.ran) > severity(f.Run()) && f.Run() == fault.NotStarted {
+	if f := r.Fault; f != nil && c.ran > severityOf(fault.NotStarted) && f.Run() == fault.NotStarted {
 		g := *f // the last attempt did not run, but one before it did, or may have
-		g.Execution, r.Fault = c.ran, &g
+		g.Execution, r.Fault = executions[c.ran], &g
 	}
 	r.Sentence = Sentence(r)
 }
@@ -80,13 +96,13 @@ func (c *call) complete(at time.Duration, r *tool.Result) {
 func (t *Turn) late(at time.Duration, i int, r tool.Result) {
 	c := &t.calls[i]
 	c.state = settled
-	c.pieces, c.kept, c.args, c.legArgs = nil, nil, nil, nil
+	c.parts, c.filled = nil, nil
 	res := &r
-	t.record(at, &wire.Event{Type: wire.LateResult, Call: c.call.ID, Tool: c.call.Tool, Attempt: c.attempt, Result: res})
+	t.record(at, &wire.Event{Type: wire.LateResult, Call: c.call.ID, Tool: c.call.Tool, Attempt: int(c.attempt), Result: res})
 	if c.quiet && r.Fault != nil {
 		return
 	}
-	t.out = append(t.out, Effect{Kind: KeepLate, Call: i, Attempt: c.attempt, Result: res})
+	t.out = append(t.out, Effect{Kind: KeepLate, Call: i, Attempt: int(c.attempt), Result: res})
 }
 
 // escalates says that somebody has to look at the call: it is required, it gave no value, and neither the deadline nor a
@@ -138,6 +154,13 @@ func (t *Turn) endAtDeadline(at time.Duration, i int) {
 		t.settle(at, i, tool.Result{Status: tool.TimedOut, Fault: c.name(f)})
 		return
 	}
+	f.Message += "; it goes on"
+	if t.cfg.KeepsLate {
+		f.Message += ", and what it comes to is kept"
+	}
+	if t.cfg.Request.DeadlineMode == wire.DeadlineHard {
+		f.Message = fmt.Sprintf("the turn's deadline passed before %s answered, and it was told to stop; it may have run", c.call.Tool)
+	}
 	t.abandon(at, i, f, "the turn's deadline has passed")
 }
 
@@ -148,14 +171,16 @@ func (t *Turn) abandon(at time.Duration, i int, f *fault.Fault, because string) 
 	r := tool.Result{Status: tool.TimedOut, Fault: c.name(f)}
 	if f.Kind == fault.Cancelled {
 		r.Status = tool.Cancelled
+	} else if best := c.parts.best(); len(best) > 0 {
+		r.Status, r.Value = tool.PartialValue, joined(best)
 	}
 	c.history = append(c.history[:len(c.history):len(c.history)], tool.Attempt{
-		N: c.attempt, Tool: c.tool().Name, Worker: c.worker, Kind: f.Kind, Message: f.Message,
+		N: int(c.attempt), Tool: c.tool().Name, Worker: c.worker, Kind: f.Kind, Message: f.Message,
 		StartMs: ms(c.sentAt - c.began), DurationMs: ms(at - c.sentAt),
 		Decision: string(recovery.Fail), Because: because,
 	})
 	t.settle(at, i, r)
-	c.state, c.pieces, c.kept, c.history = was.state, was.pieces, was.kept, was.history
+	c.state, c.parts, c.history = was.state, was.parts, was.history
 	c.quiet = t.forsaken(i)
 	if c.quiet && c.state == running {
 		t.stop(at, i, f)
@@ -250,14 +275,15 @@ func (t *Turn) finish(at time.Duration) {
 	t.ended = true
 	t.sumUp(at)
 	if t.cfg.Recorded {
-		out := t.outcome
+		out := t.end.outcome
 		t.record(at, &wire.Event{Type: wire.TurnEnded, Outcome: &out})
 	}
-	t.out = append(t.out, Effect{Kind: Finish, Outcome: &t.outcome})
+	t.out = append(t.out, Effect{Kind: Finish, Outcome: &t.end.outcome})
 }
 
 // sumUp makes the outcome of the results.
 func (t *Turn) sumUp(at time.Duration) {
+	t.room()
 	o := wire.Outcome{Turn: t.cfg.Request.ID, Status: t.status(), Results: t.results, DurationMs: ms(at)}
 	for i := range t.calls {
 		if c := &t.calls[i]; c.out() && !c.quiet {
@@ -265,7 +291,7 @@ func (t *Turn) sumUp(at time.Duration) {
 		}
 	}
 	o.Sentence = t.sentence(o.Status)
-	t.outcome = o
+	t.end.outcome = o
 }
 
 func (t *Turn) status() string {

@@ -36,9 +36,9 @@ func (t *Turn) join(at time.Duration, i int) {
 	to := len(c.deps) - int(c.final)
 	switch {
 	case c.call.Join == tool.JoinAvailable && to > 0:
-	case int(c.got) >= c.need:
+	case int(c.got) >= int(c.need):
 		t.makeReady(at, i)
-	case int(c.got)+to < c.need:
+	case int(c.got)+to < int(c.need):
 		t.skip(at, i)
 	}
 }
@@ -137,38 +137,50 @@ func (t *Turn) occupy(c *call, n int) {
 
 // arguments are those of the next attempt, filled in. They stay the same from try to try, for the key is the same too.
 func (t *Turn) arguments(c *call) ([]byte, *fault.Fault) {
+	mine, _ := c.handed(int(c.at))
+	if !c.fallen() || len(mine) == 0 {
+		return t.ownArguments(c)
+	}
 	l := c.leg()
-	own := !c.fallen() || len(l.args) == 0
-	if c.args == nil {
-		args, f := t.filled(c.own.args, c.own.fill, nil)
-		if f != nil {
-			if own {
-				return nil, f
-			}
-			args = []byte("{}") // an alternative with arguments of its own may do without
-		}
-		c.args = args
+	if l.fill == nil {
+		return mine, nil
 	}
-	if own {
-		return c.args, nil
+	own, f := t.ownArguments(c)
+	if f != nil {
+		own = []byte("{}") // an alternative with arguments of its own may do without
 	}
-	if c.legArgs == nil {
-		args, f := t.filled(l.args, l.fill, c.args)
-		if f != nil {
-			return nil, f
-		}
-		c.legArgs = args
+	if c.filled == nil {
+		c.filled = new(filled)
 	}
-	return c.legArgs, nil
+	if c.filled.leg == nil {
+		c.filled.leg, f = t.fillIn(mine, l.fill, own)
+	} else {
+		f = nil
+	}
+	return c.filled.leg, f
 }
 
-func (t *Turn) filled(raw []byte, fill *tool.Template, own []byte) ([]byte, *fault.Fault) {
-	if fill == nil {
-		if len(raw) == 0 {
-			return []byte("{}"), nil
-		}
-		return raw, nil
+// ownArguments are those of the call itself.
+func (t *Turn) ownArguments(c *call) ([]byte, *fault.Fault) {
+	switch {
+	case c.own.fill == nil && len(c.call.Args) == 0:
+		return []byte("{}"), nil
+	case c.own.fill == nil:
+		return c.call.Args, nil
+	case c.filled != nil && c.filled.own != nil:
+		return c.filled.own, nil
 	}
+	args, f := t.fillIn(c.call.Args, c.own.fill, nil)
+	if f == nil {
+		if c.filled == nil {
+			c.filled = new(filled)
+		}
+		c.filled.own = args
+	}
+	return args, f
+}
+
+func (t *Turn) fillIn(raw []byte, fill *tool.Template, own []byte) ([]byte, *fault.Fault) {
 	read := 0
 	return fill.Fill(func(h tool.Hole) ([]byte, bool, string) {
 		if h.Arg {

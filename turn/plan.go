@@ -20,8 +20,8 @@ type node struct {
 	alts       []leg
 	deps       []int32 // calls that it waits for
 	dependents []int32 // calls that wait for it
-	need       int     // how many of deps must give a value
-	depth      int     // of the longest chain that leads to it
+	need       int16   // how many of deps must give a value
+	depth      int16   // of the longest chain that leads to it
 }
 
 // A leg is one tool that can do a call: its own, or an alternative.
@@ -29,9 +29,7 @@ type leg struct {
 	tool    *Tool
 	policy  *retry.Policy
 	timeout time.Duration
-	key     string         // of the breaker
-	args    []byte         // as they were handed over
-	fill    *tool.Template // what is to be filled in in args; nil: nothing
+	fill    *tool.Template // what is to be filled in in its arguments; nil: nothing
 }
 
 func (n *node) leg(i int) *leg {
@@ -39,6 +37,19 @@ func (n *node) leg(i int) *leg {
 		return &n.own
 	}
 	return &n.alts[i-1]
+}
+
+// handed is what the call hands to a leg: arguments, as they are before anything is filled in, and the key of the breaker.
+// An alternative without arguments has none.
+func (n *node) handed(leg int) (args []byte, breakerKey string) {
+	switch {
+	case leg == 0:
+		return n.call.Args, n.call.BreakerKey
+	case n.call.Alternatives == nil:
+		return nil, "" // the manifest named it
+	}
+	a := &n.call.Alternatives[leg-1]
+	return a.Args, a.BreakerKey
 }
 
 func (n *node) optional() bool { return n.call.Optional || n.own.tool.Optional }
@@ -177,7 +188,7 @@ func (t *Turn) retract(first int) {
 }
 
 // fewCalls are found without an index.
-const fewCalls = 8
+const fewCalls = 16
 
 func (p *planner) index() {
 	t := p.t
@@ -214,12 +225,11 @@ func (t *Turn) search(id string, n int) (int, bool) {
 // tools works out the legs of a call.
 func (p *planner) tools(i int) {
 	n, c := &p.t.calls[i].node, p.t.calls[i].call
-	n.own = p.leg(c.Tool, c.TimeoutMs, c.Retry, c.BreakerKey)
-	n.own.args = c.Args
+	n.own = p.leg(c.Tool, c.TimeoutMs, c.Retry)
 	n.own.fill = p.template(i, "args", c.Args, false)
 	if c.Alternatives == nil {
 		for _, name := range n.own.tool.Alternatives {
-			n.alts = append(n.alts, p.leg(name, 0, nil, ""))
+			n.alts = append(n.alts, p.leg(name, 0, nil))
 		}
 		return
 	}
@@ -228,16 +238,15 @@ func (p *planner) tools(i int) {
 		return
 	}
 	for k, a := range c.Alternatives {
-		l := p.leg(a.Tool, a.TimeoutMs, a.Retry, a.BreakerKey)
-		l.args = a.Args
+		l := p.leg(a.Tool, a.TimeoutMs, a.Retry)
 		l.fill = p.template(i, fmt.Sprintf("alternatives[%d].args", k), a.Args, true)
 		n.alts = append(n.alts, l)
 	}
 }
 
-func (p *planner) leg(name string, timeoutMs int64, over *tool.RetryPolicy, key string) leg {
+func (p *planner) leg(name string, timeoutMs int64, over *tool.RetryPolicy) leg {
 	tl := p.t.tool(name)
-	l := leg{tool: tl, policy: &tl.Policy, timeout: tl.Timeout, key: key}
+	l := leg{tool: tl, policy: &tl.Policy, timeout: tl.Timeout}
 	if over != nil {
 		l.policy = new(retry.Merge(tl.Policy, over))
 	}
@@ -300,7 +309,7 @@ func (p *planner) inputs(i int) {
 	case c.JoinByMs > 0 && c.Join != tool.JoinAvailable:
 		p.say(i, "join_by_ms", "only join: available begins by a time")
 	}
-	n.need = need
+	n.need = int16(min(need, wire.MaxCalls))
 }
 
 func (p *planner) input(i int, field, id string) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/recovery"
-	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
 )
 
@@ -187,7 +186,7 @@ func expects(kind string, c *call, final bool) (string, bool) {
 
 func (t *Turn) foldStart(at time.Duration, i int, ev *wire.Event) error {
 	c := &t.calls[i]
-	if ev.Attempt != c.attempt+1 {
+	if ev.Attempt != int(c.attempt)+1 {
 		return fmt.Errorf("expected attempt %d of %s, got %d", c.attempt+1, c.call.ID, ev.Attempt)
 	}
 	t.foldBegin(c)
@@ -197,7 +196,7 @@ func (t *Turn) foldStart(at time.Duration, i int, ev *wire.Event) error {
 	c.attempt++
 	c.tries++
 	c.state, c.sentAt, c.heardAt, c.worker, c.timeout = running, at, at, ev.Worker, wait(ev.TimeoutMs)
-	c.setAside()
+	c.parts.setAside()
 	t.live++
 	t.schedule(i, c.limit())
 	return nil
@@ -247,7 +246,7 @@ func (t *Turn) foldSettled(at time.Duration, i int, ev *wire.Event) error {
 	if c.out() && t.overdue { // it goes on: see abandon
 		was := *c
 		t.put(i, *ev.Result)
-		c.state, c.pieces, c.kept, c.history = was.state, was.pieces, was.kept, was.history
+		c.state, c.parts, c.history = was.state, was.parts, was.history
 		c.quiet = t.forsaken(i)
 		return nil
 	}
@@ -275,17 +274,11 @@ func wait(ms float64) time.Duration { return time.Duration(math.Round(ms*1000)) 
 
 // sit is enter without what follows.
 func (t *Turn) sit(at time.Duration, first int) {
-	if len(t.calls) == 1 {
-		t.results = t.oneResult[:1]
-	}
-	for len(t.results) < len(t.calls) {
-		t.results = append(t.results, tool.Result{})
-	}
 	for i := first; i < len(t.calls); i++ {
 		c := &t.calls[i]
 		c.state = pending
 		for _, d := range c.deps {
-			if t.results[d].Status != "" {
+			if t.final(int(d)) {
 				c.count(&t.results[d])
 			}
 		}

@@ -3,6 +3,7 @@ package turn
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,8 @@ func Sentence(r *tool.Result) string {
 		return r.Tool + " answered at attempt " + strconv.Itoa(n)
 	case r.Status == tool.ViaFallback:
 		return r.FallbackTool + " answered in place of " + r.Tool + ", which failed" + firstFailure(r)
+	case r.Status == tool.PartialValue && r.Fault != nil && r.Fault.Kind == fault.Deadline:
+		return r.Tool + " gave a part of its result: " + r.Fault.Message
 	case r.Status == tool.PartialValue && r.Fault != nil:
 		return r.Tool + " gave a part of its result before it failed: " + r.Fault.Message
 	case r.Status == tool.Skipped:
@@ -39,6 +42,9 @@ func Sentence(r *tool.Result) string {
 	}
 	switch r.Fault.Execution {
 	case fault.Unknown:
+		if n > 0 && r.Attempts[n-1].Kind == fault.Deadline {
+			break // it runs on, and that is said
+		}
 		if r.Status == tool.TimedOut || r.Fault.Kind == fault.WorkerLost || r.Fault.Spec().Execution == fault.NotStarted {
 			b.WriteString("; it may have run: check before doing it again")
 		}
@@ -68,52 +74,83 @@ func (t *Turn) sentence(status string) string {
 	case len(t.calls) == 1:
 		return t.results[0].Sentence
 	}
-	var done, but []string
-	said := map[string]int{} // what is said of calls without a value, and where in but
-	var who [][]string
+	var done []int
+	var but []clause
 	for i := range t.results {
-		what := t.fate(i)
-		if what == "" {
-			done = append(done, t.title(i))
+		f := fateOf(&t.results[i])
+		if f == (fate{}) {
+			done = append(done, i)
 			continue
 		}
-		k, ok := said[what]
-		if !ok {
+		k := slices.IndexFunc(but, func(c clause) bool { return c.fate == f })
+		switch {
+		case k >= 0:
+		case len(but) < maxClauses:
 			k = len(but)
-			said[what] = k
-			but, who = append(but, what), append(who, nil)
+			but = append(but, clause{fate: f})
+		default:
+			k = maxClauses - 1
+			but[k].fate = fate{status: "did not go well"}
 		}
-		who[k] = append(who[k], t.title(i))
+		but[k].calls = append(but[k].calls, i)
 	}
-	var clauses []string
-	for k, what := range but {
-		clauses = append(clauses, list(who[k])+" "+agree(what, len(who[k])))
+	failed := ""
+	for k, c := range but {
+		if k > 0 {
+			failed += ", "
+		}
+		failed += t.list(c.calls) + " " + agree(t.what(c.fate), len(c.calls))
 	}
-	rest := clauses
-	more := ""
-	if len(rest) > 4 {
-		rest, more = rest[:4], fmt.Sprintf("; %d calls more did not go well", len(clauses)-4)
-	}
-	failed := strings.Join(rest, ", ") + more
 	switch {
 	case status == wire.CancelledTurn && len(done) > 0:
-		return "Cancelled; completed " + list(done)
+		return "Cancelled; completed " + t.list(done)
 	case status == wire.CancelledTurn:
 		return "Cancelled before anything was completed"
+	case len(but) == 0 && t.overdue:
+		return "Completed " + t.list(done) + ", but the turn was still open at its deadline"
 	case len(but) == 0:
-		return "Completed " + list(done)
+		return "Completed " + t.list(done)
 	case len(done) == 0:
 		return upper(failed)
 	}
-	return "Completed " + list(done) + ", but " + failed
+	return "Completed " + t.list(done) + ", but " + failed
 }
 
-// fate is what to say of a call that gave no whole value of its own; "" of one that did.
-func (t *Turn) fate(i int) string {
-	r := &t.results[i]
+// maxClauses is how many different things a turn's sentence says of calls that gave no value. The last takes in the rest.
+const maxClauses = 5
+
+// A clause says one thing of some calls.
+type clause struct {
+	fate  fate
+	calls []int
+}
+
+// A fate is what became of a call that gave no whole value of its own. That of one that did is empty.
+type fate struct {
+	status  tool.Status
+	because string // the call, of Skipped
+	message string // of a failure
+	ran     bool   // of Defaulted: it was tried
+}
+
+func fateOf(r *tool.Result) fate {
 	switch r.Status {
 	case tool.Success, tool.ViaFallback:
-		return ""
+		return fate{}
+	case tool.Skipped:
+		return fate{status: r.Status, because: r.BecauseOf}
+	case tool.Defaulted:
+		return fate{status: r.Status, ran: r.Fault != nil}
+	case tool.Failed:
+		if r.Fault != nil {
+			return fate{status: r.Status, message: r.Fault.Message}
+		}
+	}
+	return fate{status: r.Status}
+}
+
+func (t *Turn) what(f fate) string {
+	switch f.status {
 	case tool.TimedOut:
 		return "timed out"
 	case tool.NeverStarted:
@@ -123,20 +160,20 @@ func (t *Turn) fate(i int) string {
 	case tool.PartialValue:
 		return "gave only a part"
 	case tool.Defaulted:
-		if r.Fault == nil {
-			return "could not run and has its default"
+		if f.ran {
+			return "failed and has its default"
 		}
-		return "failed and has its default"
+		return "could not run and has its default"
 	case tool.Skipped:
-		if k, ok := t.Find(r.BecauseOf); ok {
+		if k, ok := t.Find(f.because); ok {
 			return "was skipped because of " + t.title(k)
 		}
 		return "was skipped"
 	}
-	if r.Fault == nil {
-		return "failed"
+	if f.message == "" {
+		return string(f.status)
 	}
-	return "failed (" + fault.Truncate(strings.Join(strings.Fields(r.Fault.Message), " "), 120) + ")"
+	return "failed (" + fault.Truncate(strings.Join(strings.Fields(f.message), " "), 120) + ")"
 }
 
 // agree is what is said of one call as it is said of n.
@@ -162,16 +199,26 @@ func (t *Turn) title(i int) string {
 	return name
 }
 
-// list is the names as people read them, the first few of many.
-func list(names []string) string {
+// list is the titles of calls as people read them, the first few of many.
+func (t *Turn) list(calls []int) string {
 	const most = 5
-	if n := len(names); n > most {
-		return strings.Join(names[:most-1], ", ") + fmt.Sprintf(" and %d more", n-most+1)
+	n, more := len(calls), ""
+	if n > most {
+		more = fmt.Sprintf(" and %d more", n-most+1)
+		n = most - 1
 	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	var b strings.Builder
+	for k, i := range calls[:n] {
+		switch {
+		case k == 0:
+		case k == n-1 && more == "":
+			b.WriteString(" and ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(t.title(i))
 	}
-	return strings.Join(names, "")
+	return b.String() + more
 }
 
 func upper(s string) string {

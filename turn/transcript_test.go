@@ -116,7 +116,7 @@ func (s *script) check() {
 }
 
 func (s *script) restore(n int) (*Turn, error) {
-	return Restore(Config{Grace: 250 * time.Millisecond, Recorded: true, Tools: s.known}, start, s.journal[:n])
+	return Restore(Config{Grace: 250 * time.Millisecond, Recorded: true, KeepsLate: true, Tools: s.known}, start, s.journal[:n])
 }
 
 // encoded is a record as JSON, to compare it.
@@ -205,7 +205,7 @@ func (s *script) call(where, text string) tool.Call {
 
 func (s *script) start() {
 	s.req.ID = "t"
-	turn, err := New(Config{Request: &s.req, Grace: 250 * time.Millisecond, Recorded: true, Tools: s.known})
+	turn, err := New(Config{Request: &s.req, Grace: 250 * time.Millisecond, Recorded: true, KeepsLate: true, Tools: s.known})
 	if err != nil {
 		for _, l := range strings.Split(err.Error(), "\n") {
 			fmt.Fprintln(s.out, "  refused", l)

@@ -36,12 +36,17 @@ type Turn struct {
 	live    int // attempts that are out
 	timers  []timer
 	results []tool.Result
-	outcome wire.Outcome
+	end     *ending // nil until the first result
 	out     []Effect
 
-	one       [1]call
-	oneResult [1]tool.Result
-	oneTimer  [1]timer
+	one      [1]call
+	oneTimer [1]timer
+}
+
+// An ending is what is needed only when results are there.
+type ending struct {
+	outcome wire.Outcome
+	only    [1]tool.Result // of a turn of one call
 }
 
 // never is a time that does not come.
@@ -141,7 +146,7 @@ func (t *Turn) step(at time.Duration, ev Event) {
 		}
 		return
 	}
-	if ev.Attempt != c.attempt || !c.out() {
+	if ev.Attempt != int(c.attempt) || !c.out() {
 		return // it speaks of an attempt that was given up
 	}
 	if ev.Worker != "" {
@@ -151,7 +156,7 @@ func (t *Turn) step(at time.Duration, ev Event) {
 	switch ev.Kind {
 	case Progressed:
 		if ev.Progress != nil && !t.ended {
-			t.record(at, &wire.Event{Type: wire.ProgressEvent, Call: c.call.ID, Tool: c.tool().Name, Attempt: c.attempt, Worker: c.worker, Progress: ev.Progress})
+			t.record(at, &wire.Event{Type: wire.ProgressEvent, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt), Worker: c.worker, Progress: ev.Progress})
 		}
 	case Pieced:
 		t.piece(at, c, ev)
@@ -248,7 +253,7 @@ func (t *Turn) Call(i int) *tool.Call { return t.calls[i].call }
 func (t *Turn) Find(id string) (int, bool) { return t.search(id, len(t.calls)) }
 
 // Attempt is the number of the attempt of a call that is out or was out last; 0 before the first.
-func (t *Turn) Attempt(call int) int { return t.calls[call].attempt }
+func (t *Turn) Attempt(call int) int { return int(t.calls[call].attempt) }
 
 // Left is how much time the attempt of a call that is out has left.
 func (t *Turn) Left(call int, now time.Time) time.Duration {
@@ -267,7 +272,7 @@ func (t *Turn) Outcome() *wire.Outcome {
 	if !t.ended {
 		return nil
 	}
-	return &t.outcome
+	return &t.end.outcome
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
