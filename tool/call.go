@@ -88,6 +88,15 @@ const (
 	Cancelled    Status = "cancelled"
 )
 
+// HasValue says that a call that ended so has a value to go on with: its own, a fallback's, a default or a part.
+func (s Status) HasValue() bool {
+	switch s {
+	case Success, ViaFallback, Defaulted, PartialValue:
+		return true
+	}
+	return false
+}
+
 // A Result is the one end that every call gets.
 type Result struct {
 	Call   string `json:"call" msgpack:"call"`

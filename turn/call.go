@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/toolbus/toolbus/fault"
@@ -119,16 +120,23 @@ func (t *Turn) send(at time.Duration, i int) {
 	}
 }
 
-// key is the idempotency key of the attempt. An alternative is another tool: it must not take the key for that of the
-// call's own, for its arguments may differ.
+// key is the idempotency key of the attempt. An alternative must not take the key for that of the call's own tool, nor for
+// that of an alternative before it with the same tool: its arguments may differ.
 func (t *Turn) key(c *call) string {
-	switch {
-	case !c.fallen():
+	if !c.fallen() {
 		return c.call.Key
-	case c.call.Key != "":
-		return short(c.call.Key) + "/" + c.tool().Name
 	}
-	return t.cfg.Request.ID + "/" + c.call.ID + "/" + c.tool().Name
+	key := t.cfg.Request.ID + "/" + c.call.ID
+	if c.call.Key != "" {
+		key = short(c.call.Key)
+	}
+	key += "/" + c.tool().Name
+	for i := range int(c.at) - 1 {
+		if c.alts[i].tool.Name == c.tool().Name {
+			return key + "/" + strconv.Itoa(int(c.at))
+		}
+	}
+	return key
 }
 
 // short is a key that has room for the name of a tool after it.

@@ -110,7 +110,7 @@ func (t *Turn) late(at time.Duration, i int, r tool.Result) {
 func (t *Turn) escalates(i int) bool {
 	c, r := &t.calls[i], &t.results[i]
 	switch {
-	case gaveValue(r), c.optional(), c.excused:
+	case r.Status.HasValue(), c.optional(), c.excused:
 		return false
 	case r.Status == tool.Cancelled, r.Status == tool.NeverStarted:
 		return false
@@ -303,7 +303,7 @@ func (t *Turn) status() string {
 		switch {
 		case r.Status == tool.PartialValue:
 			values++
-		case gaveValue(r):
+		case r.Status.HasValue():
 			values++
 			whole++
 		case r.Status == tool.Cancelled:

@@ -10,19 +10,10 @@ import (
 	"github.com/toolbus/toolbus/wire"
 )
 
-// gaveValue says that calls that wait for this one can go on with its value: its own, a fallback's, a default or a part.
-func gaveValue(r *tool.Result) bool {
-	switch r.Status {
-	case tool.Success, tool.ViaFallback, tool.Defaulted, tool.PartialValue:
-		return true
-	}
-	return false
-}
-
 // count takes note of an input that is final.
 func (c *call) count(r *tool.Result) {
 	c.final++
-	if gaveValue(r) {
+	if r.Status.HasValue() {
 		c.got++
 	}
 }
@@ -82,7 +73,7 @@ func (t *Turn) blame(i int) *call {
 	var of *call
 	c.excused = true
 	for _, d := range c.deps {
-		if !t.final(int(d)) || gaveValue(&t.results[d]) {
+		if !t.final(int(d)) || t.results[d].Status.HasValue() {
 			continue
 		}
 		c.excused = c.excused && t.calls[d].excused
@@ -193,7 +184,7 @@ func (t *Turn) fillIn(raw []byte, fill *tool.Template, own []byte) ([]byte, *fau
 		}
 		r := &t.results[i]
 		switch {
-		case !gaveValue(r):
+		case !r.Status.HasValue():
 			return nil, false, h.From + " gave no value: " + string(r.Status)
 		case r.ContentType != "" && r.ContentType != wire.JSON:
 			return nil, false, "it is " + r.ContentType + ", and only JSON can be taken apart"

@@ -69,11 +69,12 @@ func (n *node) fallbackOn() []string {
 	return n.own.tool.FallbackOn
 }
 
+// effect is what a second run on a leg does. An alternative that does not say so does what the call does.
 func (n *node) effect(leg int) tool.Effect {
-	if leg == 0 && n.call.Effect != tool.Undeclared {
-		return n.call.Effect
+	if leg > 0 && n.leg(leg).tool.Effect != tool.Undeclared {
+		return n.leg(leg).tool.Effect
 	}
-	return n.leg(leg).tool.Effect
+	return cmp.Or(n.call.Effect, n.own.tool.Effect)
 }
 
 // A PlanError is everything that is wrong with a plan.

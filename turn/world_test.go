@@ -341,7 +341,7 @@ func (c *checker) fed(x *checked, at time.Duration) bool {
 			continue
 		}
 		final++
-		if gaveValue(r) {
+		if r.Status.HasValue() {
 			got++
 		}
 	}

@@ -16,6 +16,7 @@ import (
 type board struct {
 	w     io.Writer
 	width int
+	most  int // lines
 
 	mu    sync.Mutex
 	began time.Time
@@ -40,8 +41,9 @@ const (
 	redrawEvery = 100 * time.Millisecond // at most, however much happens
 )
 
-func newBoard(w io.Writer, width int, calls []tool.Call) *board {
-	b := &board{w: w, width: width, began: time.Now(), by: map[string]*boardLine{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+func newBoard(w io.Writer, width, height int, calls []tool.Call) *board {
+	most := max(1, min(boardLines, height-1)) // what has scrolled out of sight cannot be written over
+	b := &board{w: w, width: width, most: most, began: time.Now(), by: map[string]*boardLine{}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	for i, c := range calls {
 		id := c.ID
 		if id == "" {
@@ -158,10 +160,10 @@ func (b *board) draw() {
 // text is the lines as they stand: all calls, or where they are many those that something happens to.
 func (b *board) text(now time.Time) []string {
 	show := b.lines
-	if len(show) > boardLines {
+	if len(show) > b.most {
 		show = nil
 		for _, l := range b.lines {
-			if !l.since.IsZero() && len(show) < boardLines-1 {
+			if !l.since.IsZero() && len(show) < b.most-1 {
 				show = append(show, l)
 			}
 		}
@@ -185,7 +187,7 @@ func (b *board) text(now time.Time) []string {
 				ended++
 			}
 		}
-		for len(lines) < boardLines-1 {
+		for len(lines) < b.most-1 {
 			lines = append(lines, "")
 		}
 		lines = append(lines, fmt.Sprintf("  %d of %d calls have ended, %s", ended, len(b.lines), spell(now.Sub(b.began).Seconds()*1000)))

@@ -135,14 +135,14 @@ func (p *program) runCall(ctx context.Context, req wire.TurnRequest, show func(*
 		return err
 	}
 	r := &out.Results[0]
-	if r.Status != tool.Success && r.Status != tool.PartialValue {
+	if !r.Status.HasValue() {
 		return p.failed(r, asJSON)
 	}
 	if asJSON {
 		return cli.PrintJSON(p.out, r)
 	}
 	if show != nil {
-		fmt.Fprintf(p.err, "✓ %s (%s)\n", r.Sentence, spell(r.DurationMs))
+		fmt.Fprintf(p.err, "%s %s (%s)\n", mark(r.Status), plainText(r.Sentence), spell(r.DurationMs))
 	}
 	fmt.Fprintln(p.out, readable(r))
 	if r.Status == tool.PartialValue {
@@ -172,6 +172,9 @@ func (p *program) failed(r *tool.Result, asJSON bool) error {
 		return errCode{cli.ExitFailed, errSilent}
 	}
 	f := r.Fault
+	if f == nil {
+		f = fault.New(fault.Internal, "it ended as %s, and nobody said why", r.Status)
+	}
 	text := r.Sentence
 	if text == "" {
 		text = f.Message

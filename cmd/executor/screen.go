@@ -21,7 +21,7 @@ type screen struct {
 }
 
 func newScreen(w io.Writer) *screen {
-	_, ok := terminal(w)
+	_, _, ok := terminal(w)
 	return &screen{w: w, terminal: ok, nextMs: map[string]float64{}}
 }
 

@@ -180,13 +180,13 @@ func (p *program) lateOf(ctx context.Context, turn, call string, wait time.Durat
 
 func (p *program) sayLate(rec *wire.LateRecord, asJSON bool) error {
 	r := rec.Result
-	good := r.Value != nil && (r.Status == tool.Success || r.Status == tool.ViaFallback || r.Status == tool.Defaulted)
+	good := r.Status.HasValue() && r.Status != tool.PartialValue
 	switch {
 	case asJSON:
 		if err := cli.PrintJSON(p.out, rec); err != nil {
 			return err
 		}
-	case r.Value == nil && r.Fault != nil:
+	case !r.Status.HasValue():
 		return p.failed(r, false)
 	default:
 		fmt.Fprintf(p.err, "%s %s (%s after it was sent, in turn %s)\n", mark(r.Status), plainText(r.Sentence), spell(r.DurationMs), cut(rec.Turn, 80))

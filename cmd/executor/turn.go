@@ -62,8 +62,13 @@ ask.`,
   executor turn run - --json < plan.json`,
 		Args: oneFile, ValidArgsFunction: planFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if deadline < 0 {
-				return fmt.Errorf("--deadline: expected a time such as 2s or 500ms, got %v", deadline)
+			if deadline < 0 || millis(deadline) > wire.MaxMs {
+				return fmt.Errorf("--deadline: expected a time such as 2s or 500ms, 596h at most, got %v", deadline)
+			}
+			if id != "" {
+				if err := tool.CheckID(id); err != nil {
+					return fmt.Errorf("--turn: %w", err)
+				}
 			}
 			req, err := p.plan(args[0])
 			if err != nil {
@@ -175,8 +180,8 @@ func (p *program) watchTurn(req *wire.TurnRequest, show turnShow) (each func(*wi
 	case show.quiet:
 		return nil, nothing
 	}
-	if width, ok := terminal(p.err); ok {
-		b := newBoard(p.err, width, req.Calls)
+	if width, height, ok := terminal(p.err); ok {
+		b := newBoard(p.err, width, height, req.Calls)
 		return b.take, b.close
 	}
 	s := newScreen(p.err)

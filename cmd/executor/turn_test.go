@@ -56,7 +56,9 @@ func TestTurnMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"turn", "run", trip, "--deadline=-1s"}, cli.ExitUsage, "--deadline: expected a time such as 2s or 500ms, got -1s"},
+		{[]string{"turn", "run", trip, "--deadline=-1s"}, cli.ExitUsage, "--deadline: expected a time such as 2s or 500ms, 596h at most, got -1s"},
+		{[]string{"turn", "run", trip, "--deadline=600h"}, cli.ExitUsage, "596h at most, got 600h"},
+		{[]string{"turn", "run", trip, "--turn=a b"}, cli.ExitUsage, `--turn: id "a b"`},
 		{[]string{"turn", "run", trip, "--turn=a.b"}, cli.ExitUsage, "a.b"},
 		{[]string{"turn", "run", planFile(t, "calls: 3")}, cli.ExitUsage, "plan.yaml:1: calls: expected a list, got 3"},
 		{[]string{"turn", "run", trip, "--nats-url=nats://127.0.0.1:1"}, cli.ExitUnavailable, `start one with "executor dev"`},
@@ -222,7 +224,7 @@ func last(t *testing.T, written string) string {
 func TestBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
-		board := newBoard(&b, 60, []tool.Call{{ID: "flights"}, {}})
+		board := newBoard(&b, 60, 24, []tool.Call{{ID: "flights"}, {}})
 		board.take(&wire.Event{Type: wire.CallReady, Call: "flights"})
 		board.take(&wire.Event{Type: wire.AttemptStarted, Call: "flights", Attempt: 1, Tool: "flight_search", Worker: "w1"})
 		time.Sleep(1500 * time.Millisecond)
@@ -245,13 +247,28 @@ func TestBoard(t *testing.T) {
 func TestBoardOfManyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
-		board := newBoard(&b, 60, make([]tool.Call, 100))
+		board := newBoard(&b, 60, 24, make([]tool.Call, 100))
 		board.take(&wire.Event{Type: wire.AttemptStarted, Call: "c70", Attempt: 1, Tool: "x"})
 		board.take(&wire.Event{Type: wire.CallSettled, Call: "c3", Result: &tool.Result{Status: tool.Success, DurationMs: 1}})
 		board.close()
 		lines := strings.Split(last(t, b.String()), "\n")
 		if len(lines) != boardLines || !strings.HasPrefix(lines[0], "▶ c70") || !strings.Contains(lines[boardLines-1], "1 of 100 calls have ended") {
 			t.Errorf("the board shows %d lines:\n%s\nwant c70 first and the count last", len(lines), strings.Join(lines, "\n"))
+		}
+	})
+}
+
+// On a low terminal there are no more lines than it can show: what has scrolled away cannot be written over.
+func TestBoardOnALowTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for height, want := range map[int]int{1: 1, 2: 1, 5: 4, 11: 10, 100: 10} {
+			var b strings.Builder
+			board := newBoard(&b, 60, height, make([]tool.Call, 10))
+			board.take(&wire.Event{Type: wire.AttemptStarted, Call: "c7", Attempt: 1, Tool: "x"})
+			board.close()
+			if lines := strings.Split(last(t, b.String()), "\n"); len(lines) != want {
+				t.Errorf("the board has %d lines of a terminal's %d, want %d", len(lines), height, want)
+			}
 		}
 	})
 }
