@@ -49,7 +49,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(execCommand(), demoCommand(), checkCommand(), versionCommand())
+	root.AddCommand(execCommand(), demoCommand(), checkCommand(), conformanceCommand(), versionCommand())
 	return root
 }
 

@@ -49,6 +49,10 @@ var drawing = map[string]rule{
 	"client":   {nats: true, imports: []string{"bus", "wire", "tool", "fault"}},
 	"otel":     {nats: true, otel: true, imports: append([]string{"executor", "worker", "bus"}, cores...)},
 
+	// Tests workers in any language, from outside: so it knows the wire, and no worker.
+	"conformance":          {nats: true, imports: []string{"bus", "wire", "tool", "fault"}},
+	"conformance/goworker": {nats: true, imports: []string{"bus", "worker", "wire", "tool", "fault"}}, // the worker in Go that it tests
+
 	// Parts of the programs: only cmd may import them.
 	"internal/cli":       {imports: []string{"bus"}},
 	"internal/command":   {imports: []string{"worker", "wire", "fault"}},
