@@ -1,0 +1,59 @@
+"""OpenTelemetry, where it is installed (``pip install toolbus[otel]``) and set up. Without it nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+try:
+    from opentelemetry import context as otel_context
+    from opentelemetry import propagate, trace
+
+    _tracer: Any = trace.get_tracer("toolbus")
+except ImportError:
+    _tracer = None
+
+
+def enabled() -> bool:
+    """Whether anybody has set up OpenTelemetry: without that spans go nowhere and need not be made."""
+    return _tracer is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+@contextmanager
+def span(tool: str, ref: str, worker: str, header: Mapping[str, str]) -> Iterator[Any]:
+    """The span ``execute_tool <tool>`` around a handler, a child of the caller's. Only where it is ``enabled``."""
+    parent = propagate.extract({k.lower(): v for k, v in header.items()})
+    token = otel_context.attach(parent)
+    try:
+        with _tracer.start_as_current_span(
+            f"execute_tool {tool}",
+            kind=trace.SpanKind.CONSUMER,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.call.id": ref,
+                "messaging.system": "nats",
+                "messaging.operation.type": "process",
+                "toolbus.worker": worker,
+            },
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as made:
+            yield made
+    finally:
+        otel_context.detach(token)
+
+
+def failed(made: Any, kind: str, message: str) -> None:
+    """Say on a span that its call ended with a fault."""
+    made.set_attribute("error.type", kind)
+    made.set_status(trace.Status(trace.StatusCode.ERROR, message[:500]))
+
+
+def outgoing() -> dict[str, str]:
+    """The headers that carry the current trace on, or none."""
+    carrier: dict[str, str] = {}
+    if enabled():
+        propagate.inject(carrier)
+    return carrier
