@@ -1,0 +1,34 @@
+import { isUtf8 } from "node:buffer";
+import { type Fault, InvalidArguments, TruncatedCall } from "../fault/fault.ts";
+import { maxBlob } from "../wire/limits.ts";
+import { flawText, jsonFlaw } from "../wire/strictjson.ts";
+
+/**
+ * Reads the arguments of a call, strictly: one JSON object, no key twice, UTF-8, at most 64 deep. Nothing, blanks and
+ * null are {}, as model APIs send them. It throws a Fault, truncated_call where the text just ends too early.
+ */
+export function parseArgs(bytes: Uint8Array): Record<string, unknown> {
+  if (bytes.length === 0) return {};
+  if (bytes.length > maxBlob) throw bad(`the arguments are ${bytes.length} bytes long, at most ${maxBlob} are allowed`);
+  if (!isUtf8(bytes)) throw bad("the arguments are not one JSON object: they are not UTF-8");
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
+  if (/^[ \t\r\n]*(?:null[ \t\r\n]*)?$/.test(text)) return {};
+  const flaw = jsonFlaw(text);
+  if (flaw?.cut) {
+    throw new TruncatedCall(`${flawText(flaw, text)}; the call may have been cut off`, { suggestions });
+  }
+  if (flaw) throw bad(`the arguments are not one JSON object: ${flawText(flaw, text)}`);
+  const args: unknown = JSON.parse(text);
+  if (typeof args !== "object" || args === null || Array.isArray(args)) {
+    throw bad(
+      `the arguments are not one JSON object: expected object, got ${Array.isArray(args) ? "array" : typeof args}`,
+    );
+  }
+  return args as Record<string, unknown>;
+}
+
+const suggestions = ["send one JSON object"];
+
+function bad(message: string): Fault {
+  return new InvalidArguments(message, { suggestions });
+}
