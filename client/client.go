@@ -82,6 +82,9 @@ func (c *Client) begin(ctx context.Context, req wire.TurnRequest, each func(*wir
 
 // Cancel tells whoever runs the turn to stop it. It does not wait.
 func (c *Client) Cancel(turn string) *fault.Fault {
+	if f := checkID("turn", turn); f != nil {
+		return f
+	}
 	return c.bus.Publish(c.bus.Subjects().TurnCtl(turn), wire.Header{wire.HeaderFrame: {string(wire.Cancel)}}, nil)
 }
 

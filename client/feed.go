@@ -27,6 +27,7 @@ type feed struct {
 
 	in     *inbox
 	ticket bus.Ticket
+	lost   *fault.Fault // why an event could not be fetched: it may have been the last
 }
 
 // follow takes the events in until the last, and closes the feed.
@@ -57,6 +58,9 @@ func (f *feed) last(ctx context.Context) (*wire.Outcome, *fault.Fault) {
 			_ = f.c.Cancel(f.turn) // unsent: it is said again
 			quiet.Reset(again)
 		case <-quiet.C:
+			if said == 0 && f.lost != nil {
+				return nil, f.lost
+			}
 			if said == 0 {
 				lost := fault.New(fault.WorkerLost, "the executor of turn %s has gone silent: what ran is unknown", f.turn)
 				return nil, lost.WithCause(context.Cause(ctx))
@@ -91,12 +95,14 @@ func (f *feed) event(fr bus.Frame) (*wire.Outcome, *fault.Fault) {
 		return nil, nobody()
 	}
 	data, flt := f.c.payload(context.Background(), fr)
-	var ev wire.Event
-	if flt == nil {
-		flt = decode(data, &ev)
-	}
 	if flt != nil {
 		flt.Execution = fault.Unknown // of the turn, whatever kept us from hearing of it
+		f.lost = flt
+		return nil, nil // the outcome may come all the same
+	}
+	var ev wire.Event
+	if flt := decode(data, &ev); flt != nil {
+		flt.Execution = fault.Unknown
 		return nil, flt
 	}
 	if ev.Turn != "" && ev.Turn != f.turn {

@@ -522,6 +522,11 @@ func TestCancelCall(t *testing.T) {
 				t.Errorf("CancelCall(%q, %q) = %v, want invalid_arguments", c[0], c[1], f)
 			}
 		}
+		for _, turn := range []string{"", "*", "a b", "a\r\nPUB x 0"} {
+			if f := st.c.Cancel(turn); f == nil || f.Kind != fault.InvalidArguments {
+				t.Errorf("Cancel(%q) = %v, want invalid_arguments", turn, f)
+			}
+		}
 	})
 }
 
@@ -599,5 +604,31 @@ func TestLargeCallsAndResults(t *testing.T) {
 	r.end(wire.CancelledTurn)
 	if _, err := turn.Wait(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// An event that cannot be fetched is not the end of the turn; where none comes after it, it is why there is no outcome.
+func TestEventThatCannotBeFetched(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		bubble(t, func(st *stage) {
+			out := later(func() (*wire.Outcome, error) {
+				return st.c.Run(st.Context(), wire.TurnRequest{ID: "t1", Calls: []tool.Call{{ID: "a", Tool: "echo"}}})
+			})
+			r := st.x.begin()
+			ref := wire.BlobRef{ID: "gone", Size: 5, Chunks: 1, Digest: strings.Repeat("0", 64)}
+			if f := st.x.bus.Respond(r.to, wire.Header{wire.HeaderFrame: {string(wire.EventFrame)}, wire.HeaderBlob: {ref.String()}}, nil); f != nil {
+				t.Fatal(f)
+			}
+			if !ends {
+				if err := bad(t, out); fault.Of(err).Kind == fault.WorkerLost || fault.Of(err).Execution != fault.Unknown {
+					t.Errorf("error %v, want why the event could not be fetched", err)
+				}
+				return
+			}
+			r.end(wire.Completed, good("a", `1`))
+			if got := ok(t, out); got.Status != wire.Completed {
+				t.Errorf("outcome %+v, want completed", got)
+			}
+		})
 	}
 }

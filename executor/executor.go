@@ -107,8 +107,9 @@ type Executor struct {
 	fetches sync.WaitGroup // claim checks on their way
 	ending  sync.WaitGroup // runs that have left and tell their caller
 
-	keeps   pool // late results on their way to the journal
-	queries pool // questions for the journal
+	keeps   pool         // late results on their way to the journal
+	keeping atomic.Int64 // bytes of their values
+	queries pool         // questions for the journal
 	life    context.Context
 	die     context.CancelFunc // ends both
 }
@@ -259,6 +260,9 @@ func (r *run) name() {
 // admit counts n more calls, or says why not.
 func (e *Executor) admit(n int) *fault.Fault {
 	most := int64(e.cfg.MaxInFlight)
+	if int64(n) > most {
+		return fault.New(fault.Overloaded, "%s are more than this executor ever has in flight, its limit is %d: hand over fewer, or raise the limit", plural(n, "call"), most)
+	}
 	if now := e.calls.Add(int64(n)); now > most {
 		e.calls.Add(-int64(n))
 		return fault.New(fault.Overloaded, "this executor has %s in flight and its limit is %d, so it cannot take %d more: try again later, or start another executor",

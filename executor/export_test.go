@@ -5,6 +5,7 @@ import (
 
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/turn"
 )
 
 // AddLate hands calls to a turn after d, all of which its timer is late.
@@ -43,3 +44,19 @@ func (e *Executor) KnownTools() int {
 	e.tools.Range(func(_, _ any) bool { n++; return true })
 	return n
 }
+
+// Runs is how many turns the executor knows.
+func (e *Executor) Runs() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.runs)
+}
+
+// Lookup is what the executor's turns ask of tools.
+func (e *Executor) Lookup() func(name string) *turn.Tool { return e.lookup }
+
+// MaxKeeping is how many bytes of late results may be on their way to the journal.
+const MaxKeeping = maxKeeping
+
+// Keeping counts n more of them, and says how many there are.
+func (e *Executor) Keeping(n int64) int64 { return e.keeping.Add(n) }

@@ -238,3 +238,75 @@ func TestShutdownWithStragglers(t *testing.T) {
 		})
 	}
 }
+
+// An outcome that fits nowhere, for the store of claim checks takes nothing: its client learns how each call ended, and
+// has the values that fit.
+func TestOutcomeThatCannotBeSent(t *testing.T) {
+	st := newStage(t, natstest.Server(t))
+	st.work(handler("echo", echo), handler("large", func(context.Context, *worker.Call) (any, error) { return strings.Repeat("x", 600_000), nil }))
+	st.serve()
+	blobs, err := st.conn.JetStream().Stream(t.Context(), "TB_BLOBS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := blobs.CachedInfo().Config
+	cfg.MaxMsgSize = 100
+	if _, err := st.conn.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	out, err := st.client().Run(t.Context(), wire.TurnRequest{Calls: []tool.Call{
+		call("small", "echo", `{"s":"y"}`), call("a", "large", `{}`), call("b", "large", `{}`),
+	}})
+	if err != nil {
+		t.Fatalf("no outcome: %v", err)
+	}
+	if got := told(out); out.Status != wire.Escalated || !strings.HasPrefix(got, `escalated small=success:{"s":"y"} `) {
+		t.Errorf("outcome %s, want escalated with the small value", fault.Truncate(got, 300))
+	}
+	for _, r := range out.Results[1:] {
+		if r.Status != tool.Failed || r.Value != nil || r.Fault == nil || r.Fault.Execution != fault.Done {
+			t.Errorf("result of %s: %s %v, want failed, and a fault that says that it was done", r.Call, r.Status, r.Fault)
+		}
+	}
+	if !strings.Contains(out.Sentence, "2 calls could not be sent") {
+		t.Errorf("sentence %q, want that the values of 2 calls could not be sent", out.Sentence)
+	}
+}
+
+// Late results wait for the journal in memory: beyond a bound they are let go.
+func TestTooMuchToKeep(t *testing.T) {
+	natstest.Bubble(t, func(t *testing.T) {
+		st := newStage(t, natstest.InProcess(t), journalled(t))
+		st.serveHere()
+		st.work(sleeper("sleep"))
+		c := st.client()
+		for _, k := range []struct {
+			turn string
+			held int64
+			kept bool
+		}{{"full", executor.MaxKeeping - 5, false}, {"free", 0, true}} {
+			st.exec.Keeping(k.held)
+			if _, err := c.Run(t.Context(), wire.TurnRequest{ID: k.turn, DeadlineMs: 100, Calls: []tool.Call{call("a", "sleep", `{"ms":500,"value":"0123456789"}`)}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // of fake time: until it is stored
+			if _, err := c.Late(t.Context(), k.turn, "a"); (err == nil) != k.kept {
+				t.Errorf("with %d bytes on their way the late result is kept: %v, want %v", k.held, err, k.kept)
+			}
+			if n := st.exec.Keeping(-k.held); n != 0 {
+				t.Errorf("%d bytes are still being kept in the end, want none", n)
+			}
+		}
+	})
+}
+
+// A turn that can never be taken in is not told to come back later.
+func TestMoreCallsThanEver(t *testing.T) {
+	st := newStage(t, natstest.Server(t), func(c *executor.Config) { c.MaxInFlight = 2 })
+	ended := make(chan *wire.Outcome, 1)
+	st.exec.Go(executor.Turn{Request: wire.TurnRequest{Calls: []tool.Call{call("a", "x", `{}`), call("b", "x", `{}`), call("c", "x", `{}`)}}}, func(o *wire.Outcome) { ended <- o })
+	f := (<-ended).Results[0].Fault
+	if f == nil || f.Kind != fault.Overloaded || !strings.Contains(f.Message, "hand over fewer") {
+		t.Errorf("three calls where two may be under way: %v, want overloaded, and that fewer may", f)
+	}
+}

@@ -309,7 +309,7 @@ func (a *attempt) bounce(now time.Time, f *fault.Fault) {
 		return
 	}
 	from, seen := a.peer, a.seen()
-	if seen.bounces++; r.turn.Stopping(a.job.index()) || seen.bounces > maxBounces || (from == nil && seen.bounces > 2) {
+	if seen.bounces++; r.turn.Ended() || r.turn.Stopping(a.job.index()) || seen.bounces > maxBounces || (from == nil && seen.bounces > 2) {
 		a.job.fail(now, f)
 		return
 	}

@@ -192,18 +192,29 @@ func (r *run) keep(now time.Time, res *tool.Result) {
 	}
 	rec := &wire.LateRecord{V: wire.Version, Turn: r.req.ID, Session: r.req.Session, Time: stamp(now), Result: res}
 	log := r.e.log.With("turn", rec.Turn, "call", res.Call)
+	size := int64(len(res.Value))
+	if r.e.keeping.Add(size) > maxKeeping {
+		r.e.keeping.Add(-size)
+		log.Error("a late result was not kept: those that were being kept were too large", "bytes", size)
+		return
+	}
 	if !r.e.keeps.run(func() {
+		defer r.e.keeping.Add(-size)
 		ctx, cancel := context.WithTimeout(r.e.life, keepTimeout)
 		defer cancel()
 		if err := j.Keep(ctx, rec); err != nil {
 			log.Error("a late result was not kept", "error", err)
 		}
 	}) {
+		r.e.keeping.Add(-size)
 		log.Error("a late result was not kept: too many others were being kept")
 	}
 }
 
-const keepTimeout = 30 * time.Second // to keep one late result
+const (
+	keepTimeout = 30 * time.Second // to keep one late result
+	maxKeeping  = 4 * wire.MaxBlob // bytes of values that are being kept at once
+)
 
 // end is the end of the run. It may be said twice.
 func (r *run) end() {

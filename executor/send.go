@@ -66,9 +66,15 @@ func (j *job) launch(now time.Time, a *attempt) *fault.Fault {
 	return a.publish(now, nil)
 }
 
-// publish sends the attempt to the worker with the least to do, or to the queue group where none is known.
+// publish sends the attempt to the worker with the least to do, or to the queue group where none is known. What was held up
+// on its way, by a breaker, a store or workers that refused it, until its turn had ended is not sent any more.
 func (a *attempt) publish(now time.Time, tried []*peer) *fault.Fault {
 	j, e := a.job, a.job.run.e
+	if j.run.turn.Ended() {
+		f := fault.New(fault.Deadline, "the turn's deadline passed before %s was sent", a.tool())
+		f.Execution = fault.NotStarted
+		return f
+	}
 	h, body := a.header(), j.args
 	if j.blob != "" {
 		h[wire.HeaderBlob], body = []string{j.blob}, nil

@@ -63,13 +63,20 @@ func (s *stream) Event(ev *wire.Event) {
 func (s *stream) settled(out *wire.Outcome) {
 	s.mu.Lock()
 	s.over = true
-	s.ticket.Close()
-	if s.timer != nil {
-		s.timer.Stop()
+	if !s.storing {
+		s.hush()
 	}
 	s.mu.Unlock()
 	if !s.ended {
 		s.end(out)
+	}
+}
+
+// hush ends the beats. While the last events are being stored they go on: the client is still to wait. s.mu is held.
+func (s *stream) hush() {
+	s.ticket.Close()
+	if s.timer != nil {
+		s.timer.Stop()
 	}
 }
 
@@ -96,7 +103,7 @@ func (s *stream) follow(r *run) {
 func (s *stream) beat() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.over && !s.storing {
 		return
 	}
 	if s.watched != nil {
@@ -166,6 +173,9 @@ func (s *stream) store() {
 		s.mu.Lock()
 		if len(s.queue) == 0 {
 			s.storing = false
+			if s.over {
+				s.hush()
+			}
 			s.mu.Unlock()
 			return
 		}
@@ -178,7 +188,11 @@ func (s *stream) store() {
 
 // post publishes one event, by claim check where it needs one.
 func (s *stream) post(p parcel) {
-	if f := s.e.answer(p.to, wire.EventFrame, p.body); f != nil {
+	f := s.e.answer(p.to, wire.EventFrame, p.body)
+	if f != nil && p.ev.Outcome != nil {
+		f = s.shorten(p, f)
+	}
+	if f != nil {
 		s.e.log.Error("an event was not sent to the turn's client", "type", p.ev.Type, "turn", p.ev.Turn, "why", f.Message)
 	}
 }

@@ -96,6 +96,7 @@ func say(e *wire.Event, what string) {
 }
 
 var (
+	idSize      = int(reflect.TypeFor[string]().Size())
 	eventSize   = int(reflect.TypeFor[wire.Event]().Size())
 	callSize    = int(reflect.TypeFor[tool.Call]().Size())
 	altSize     = int(reflect.TypeFor[tool.Alternative]().Size())
@@ -106,10 +107,16 @@ var (
 // weigh is about how many bytes of memory e holds.
 func weigh(e *wire.Event) int {
 	n := eventSize + len(e.Piece) + len(e.Because) + weighFault(e.Error)
+	if e.Progress != nil {
+		n += len(e.Progress.Message)
+	}
 	if e.Request != nil {
 		for i := range e.Request.Calls {
 			c := &e.Request.Calls[i]
 			n += callSize + len(c.Args) + len(c.Default)
+			for _, id := range c.After {
+				n += idSize + len(id)
+			}
 			for _, a := range c.Alternatives {
 				n += altSize + len(a.Args)
 			}

@@ -74,13 +74,28 @@ type note struct {
 func lay(events []wire.Event) *chart {
 	c := &chart{deadline: math.NaN(), by: map[string]*row{}}
 	at := 0.0
-	for _, ev := range inOrder(events) {
+	for _, ev := range inOrder(lastTurn(events)) {
 		at = moment(ev.AtMs, at)
 		c.end = max(c.end, at)
 		c.take(ev, at)
 	}
 	c.finish()
 	return c
+}
+
+// lastTurn is the events of the last turn, where several had that id one after the other: each numbers its own.
+func lastTurn(events []wire.Event) []wire.Event {
+	last, turns := 0, 0
+	for i := range events {
+		if events[i].Type == wire.TurnStarted {
+			last = i
+			turns++
+		}
+	}
+	if turns < 2 {
+		return events
+	}
+	return events[last:]
 }
 
 // inOrder is the events by their number, each once. What has no number stays behind what came before it.

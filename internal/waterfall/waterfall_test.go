@@ -226,6 +226,20 @@ func TestOrderDoesNotMatter(t *testing.T) {
 }
 
 // A hundred thousand events of a hostile executor are drawn at once, and not at full length.
+// Of turns that had the same id one after the other the last is drawn.
+func TestSameIDAgain(t *testing.T) {
+	var first, second story
+	first.start("a", "b").ready(0, "a").try(1, "a", 1, "a_tool").ready(0, "b").try(900, "b", 1, "b_tool")
+	second.start("a").ready(0, "a").try(5, "a", 1, "a_tool")
+	var got, want bytes.Buffer
+	if err := errors.Join(Text(&got, append(first.events, second.events...), 80, false), Text(&want, second.events, 80, false)); err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != want.String() {
+		t.Errorf("drawn\n%s\nwant the second alone\n%s", got.String(), want.String())
+	}
+}
+
 func TestManyEvents(t *testing.T) {
 	var events []wire.Event
 	long := strings.Repeat("🏴‍☠️\x1b[2J", 1000)
