@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -215,6 +214,9 @@ func (e *Executor) start(t *Turn, done func(*wire.Outcome)) *run {
 	r := &run{e: e, req: t.Request, header: t.Header, observer: t.Observer, done: done}
 	if len(r.req.Calls) == 1 {
 		r.only[0] = r.req.Calls[0]
+		if r.only[0].ID == "" {
+			r.only[0].ID = "c1"
+		}
 		r.req.Calls = r.only[:]
 	}
 	e.begin(r)
@@ -226,7 +228,7 @@ func (e *Executor) begin(r *run) {
 	if r.req.ID == "" {
 		r.req.ID = nuid.Next()
 	}
-	r.name()
+	r.req.Calls = turn.Name(r.req.Calls, 0, nil)
 	r.mu.Lock() // from before anybody can find it: a cancel that comes now waits
 	defer r.mu.Unlock()
 	if f := e.enter(r); f != nil {
@@ -238,23 +240,6 @@ func (e *Executor) begin(r *run) {
 		r.end()
 		r.done(e.refusal(&r.req, planFault(err)))
 	}
-}
-
-// name gives every call an id that has none.
-func (r *run) name() {
-	calls := r.req.Calls
-	if !slices.ContainsFunc(calls, func(c tool.Call) bool { return c.ID == "" }) {
-		return
-	}
-	if len(calls) > 1 { // one call is in a place of our own
-		calls = slices.Clone(calls)
-	}
-	for i := range calls {
-		if calls[i].ID == "" {
-			calls[i].ID = "c" + strconv.Itoa(i+1)
-		}
-	}
-	r.req.Calls = calls
 }
 
 // admit counts n more calls, or says why not.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 
@@ -14,9 +15,12 @@ import (
 func leaveOut(e *wire.Event) (some bool) {
 	some = e.Piece != nil
 	e.Piece = nil
-	if e.Result != nil && e.Result.Value != nil {
+	if quotes(e.Error) {
+		e.Error, some = unquoted(e.Error), true
+	}
+	if e.Result != nil && (e.Result.Value != nil || quotes(e.Result.Fault)) {
 		r := *e.Result
-		r.Value = nil
+		silence(&r)
 		e.Result, some = &r, true
 	}
 	if e.Request != nil && slices.ContainsFunc(e.Request.Calls, hasContent) {
@@ -31,7 +35,10 @@ func leaveOut(e *wire.Event) (some bool) {
 		o := *e.Outcome
 		o.Results = slices.Clone(o.Results)
 		for i := range o.Results {
-			o.Results[i].Value = nil
+			if quotes(o.Results[i].Fault) {
+				o.Sentence = ""
+			}
+			silence(&o.Results[i])
 			o.Results[i].Attempts = nil // each is in events of its own
 		}
 		e.Outcome, some = &o, true
@@ -43,7 +50,41 @@ func hasContent(c tool.Call) bool {
 	return c.Args != nil || c.Default != nil || len(c.Alternatives) > 0
 }
 
-func isLong(r tool.Result) bool { return r.Value != nil || len(r.Attempts) > 0 }
+func isLong(r tool.Result) bool { return r.Value != nil || len(r.Attempts) > 0 || quotes(r.Fault) }
+
+// silence takes out of a result what came out of the tool, and what its fault quotes.
+func silence(r *tool.Result) {
+	r.Value = nil
+	if !quotes(r.Fault) {
+		return
+	}
+	r.Fault = unquoted(r.Fault)
+	r.Sentence = r.Fault.Message
+	r.Attempts = slices.Clone(r.Attempts)
+	for i := range r.Attempts {
+		if k := r.Attempts[i].Kind; k == fault.InvalidArguments || k == fault.InvalidResult {
+			r.Attempts[i].Message = r.Fault.Message
+		}
+	}
+}
+
+// quotes says that a fault shows parts of arguments or of a result: that is how it says what does not fit a schema.
+func quotes(f *fault.Fault) bool { return f != nil && len(f.Violations) > 0 }
+
+// unquoted is such a fault with the places that do not fit, and without what stands there.
+func unquoted(f *fault.Fault) *fault.Fault {
+	g := *f
+	g.Violations = slices.Clone(f.Violations)
+	at := ""
+	for i := range g.Violations {
+		g.Violations[i].Got = ""
+		if i < 5 {
+			at += " " + cmp.Or(fault.Truncate(g.Violations[i].Pointer, 80), "/")
+		}
+	}
+	g.Message, g.Detail = string(f.Kind)+" at"+at, ""
+	return &g
+}
 
 func withoutContent(c *tool.Call) {
 	c.Args, c.Default = nil, nil

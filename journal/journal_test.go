@@ -255,7 +255,15 @@ func full() []*wire.Event {
 	settled.Result, late.Result = &result, &result
 	ended := event("t", wire.TurnEnded, 5)
 	ended.Outcome = &wire.Outcome{Turn: "t", Status: wire.Completed, Results: []tool.Result{result}}
-	return []*wire.Event{started, added, piece, settled, ended, late}
+	return []*wire.Event{started, added, piece, settled, ended, late, refused()}
+}
+
+// refused is an attempt whose arguments did not fit: its fault quotes them.
+func refused() *wire.Event {
+	ev := event("t", wire.ToolError, 7)
+	ev.Error = fault.New(fault.InvalidArguments, "arguments of x are invalid: /a: expected a number, got string (%s)", secret)
+	ev.Error.Violations = []fault.Violation{{Pointer: "/a", Expected: "a number", Got: secret}}
+	return ev
 }
 
 func TestContent(t *testing.T) {
@@ -282,7 +290,7 @@ func TestContent(t *testing.T) {
 		mu.Lock()
 		planted := bytes.Count(seen, []byte("hunter2"))
 		mu.Unlock()
-		if content && planted != 10 || !content && planted != 0 {
+		if content && planted != 12 || !content && planted != 0 {
 			t.Errorf("content %v: the secret is %d times in the journal", content, planted)
 		}
 		if !reflect.DeepEqual(written, full()) {

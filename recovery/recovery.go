@@ -177,7 +177,7 @@ func objection(s Situation) string {
 	switch {
 	case s.Deaths >= maxDeaths:
 		return "the arguments may be what kills"
-	case s.Effect == tool.Write && mayHaveRun(s):
+	case (s.Effect == tool.Write || s.Effect == tool.Idempotent) && mayHaveRun(s):
 		return "the call may have run, and an alternative may do it a second time"
 	case !worthFalling(s):
 		return "fallback_on does not name " + string(s.Fault.Kind)

@@ -89,7 +89,7 @@ func (c *call) complete(at time.Duration, r *tool.Result) {
 		g := *f // the last attempt did not run, but one before it did, or may have
 		g.Execution, r.Fault = executions[c.ran], &g
 	}
-	r.Sentence = Sentence(r)
+	r.Sentence = sentenceOf(r, c.effect(int(c.at)))
 }
 
 // late is the end of a call whose turn has ended.

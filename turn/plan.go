@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,7 +141,7 @@ func (t *Turn) extend(calls []tool.Call) error {
 		t.calls = t.one[:0]
 	}
 	t.calls = slices.Grow(t.calls, len(calls))
-	calls = t.named(calls)
+	calls = Name(calls, len(t.calls), func(id string) bool { _, taken := t.search(id, len(t.calls)); return taken })
 	for i := range calls {
 		t.calls = append(t.calls, call{node: node{call: &calls[i]}, slot: -1})
 	}
@@ -164,15 +165,19 @@ func (t *Turn) extend(calls []tool.Call) error {
 	return nil
 }
 
-// named is calls with an id each. Those of the caller stay as they are.
-func (t *Turn) named(calls []tool.Call) []tool.Call {
+// Name is calls with an id each: one that has none becomes c<n>, n from first+1 on, unless that is taken. Those of the caller
+// stay as they are. A nil taken takes none.
+func Name(calls []tool.Call, first int, taken func(id string) bool) []tool.Call {
 	if !slices.ContainsFunc(calls, func(c tool.Call) bool { return c.ID == "" }) {
 		return calls
 	}
 	calls = slices.Clone(calls)
 	for i := range calls {
-		if calls[i].ID == "" {
-			calls[i].ID = fmt.Sprintf("c%d", len(t.calls)+i+1)
+		for n := first + i + 1; calls[i].ID == ""; n++ {
+			id := "c" + strconv.Itoa(n)
+			if (taken == nil || !taken(id)) && !slices.ContainsFunc(calls, func(c tool.Call) bool { return c.ID == id }) {
+				calls[i].ID = id
+			}
 		}
 	}
 	return calls

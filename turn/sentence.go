@@ -12,8 +12,8 @@ import (
 	"github.com/toolbus/toolbus/wire"
 )
 
-// Sentence says to a person what became of a call.
-func Sentence(r *tool.Result) string {
+// sentenceOf says to a person what became of a call. What may have run is worth a word unless running it changes nothing.
+func sentenceOf(r *tool.Result, effect tool.Effect) string {
 	n := len(r.Attempts)
 	switch {
 	case r.Status == tool.Success && n <= 1:
@@ -42,10 +42,10 @@ func Sentence(r *tool.Result) string {
 	}
 	switch r.Fault.Execution {
 	case fault.Unknown:
-		if n > 0 && r.Attempts[n-1].Kind == fault.Deadline {
-			break // it runs on, and that is said
-		}
-		if r.Status == tool.TimedOut || r.Fault.Kind == fault.WorkerLost || r.Fault.Spec().Execution == fault.NotStarted {
+		switch {
+		case effect == tool.Read:
+		case n > 0 && r.Attempts[n-1].Kind == fault.Deadline: // it runs on, and that is said
+		case effect == tool.Write, r.Status == tool.TimedOut, r.Fault.Kind == fault.WorkerLost, r.Fault.Spec().Execution == fault.NotStarted:
 			b.WriteString("; it may have run: check before doing it again")
 		}
 	case fault.Stopped:
