@@ -57,6 +57,8 @@ var drawing = map[string]rule{
 	"internal/cli":       {imports: []string{"bus"}},
 	"internal/command":   {imports: []string{"worker", "wire", "fault"}},
 	"internal/demo":      {imports: []string{"worker", "tool", "fault"}},
+	"internal/httptool":  {imports: []string{"worker", "wire", "tool", "fault"}},
+	"internal/mcptool":   {imports: []string{"worker", "wire", "tool", "fault"}},
 	"internal/waterfall": {imports: []string{"wire", "tool"}},
 
 	"kvstate/kvstatetest": {imports: []string{"kvstate"}},         // for tests of whoever makes a store
@@ -132,7 +134,7 @@ func (h *house) say(format string, args ...any) {
 
 func skipped(dir string) bool {
 	base := path.Base(dir)
-	return base == ".git" || base == "testdata" || base == "node_modules" || base == "vendor" || base == ".venv"
+	return base == ".git" || base == "testdata" || base == "node_modules" || base == "vendor" || base == ".venv" || base == "target" || base == "build" || base == "dist"
 }
 
 // abroad finds paths of the machine on which this was written. It is put together here so as not to find itself.
