@@ -50,7 +50,7 @@ func (w *Worker) say(state string, seq int64) {
 	data, err := wire.Marshal(wire.MsgPack, wire.Heartbeat{
 		Worker:   w.id,
 		State:    state,
-		Tools:    w.lines,
+		Tools:    w.catalog.Load().lines,
 		Running:  s.Running,
 		Capacity: s.Capacity,
 		Leaked:   s.Leaked,

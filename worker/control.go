@@ -24,7 +24,7 @@ func (w *Worker) takeOwn(m *nats.Msg) {
 			wire.HeaderFrame:       {string(wire.Manifests)},
 			wire.HeaderWorker:      {w.id},
 			wire.HeaderContentType: {wire.MsgPack},
-		}, w.describe)
+		}, w.catalog.Load().describe)
 	case wire.Drain:
 		w.log.Info("told to drain")
 		w.shut()
@@ -86,14 +86,21 @@ func (w *Worker) runs(ref wire.CallRef, name string, exactly bool) []*run {
 	defer w.mu.Unlock()
 	var found []*run
 	now := time.Now()
-	for _, t := range w.order {
-		if name != "" && name != t.name {
-			continue
-		}
-		m := w.memory.get(memoKey{t, ref.Key()}, now)
+	look := func(of string) {
+		m := w.memory.get(memoKey{of, ref.Key()}, now)
 		if m != nil && m.val.run != nil && m.val.run.serves(ref.Key(), ref.Attempt, exactly) {
 			found = append(found, m.val.run)
 		}
+	}
+	if name != "" {
+		look(name)
+		return found
+	}
+	for _, t := range w.catalog.Load().order {
+		look(t.name)
+	}
+	for of := range w.former {
+		look(of)
 	}
 	return found
 }
@@ -103,8 +110,8 @@ func (w *Worker) foresee(ref wire.CallRef) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	for _, t := range w.order {
-		if m := w.memory.get(memoKey{t, ref.Key()}, now); m != nil && m.val.attempt >= ref.Attempt {
+	for _, t := range w.catalog.Load().order {
+		if m := w.memory.get(memoKey{t.name, ref.Key()}, now); m != nil && m.val.attempt >= ref.Attempt {
 			return
 		}
 	}

@@ -22,6 +22,8 @@
 //     attempt takes over the run of an older one, and a repeat of a finished one gets the same answer. The memory is the
 //     process's own: it dies with it, and other workers of the tool do not share it.
 //
+// SetTools changes what a worker serves while it runs: a bridge's tools come and go with the server behind it.
+//
 // Shutdown, a Drain frame and the end of Run's context all do the same: say that it drains, give back the subscriptions
 // so that calls go elsewhere, run what had already come, and leave when that has ended or the grace is over.
 package worker

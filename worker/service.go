@@ -27,10 +27,12 @@ func (w *Worker) discovery() map[string]func(*nats.Msg) {
 		Metadata: map[string]string{"tb.worker": w.id, "tb.version": "1", "tb.sdk": SDK},
 	}
 	ping := micro.Ping{ServiceIdentity: identity, Type: micro.PingResponseType}
-	info := micro.Info{ServiceIdentity: identity, Type: micro.InfoResponseType, Description: "tools on the bus", Endpoints: w.endpoints()}
+	info := func() any {
+		return micro.Info{ServiceIdentity: identity, Type: micro.InfoResponseType, Description: "tools on the bus", Endpoints: w.endpoints()}
+	}
 	records := map[micro.Verb]func() any{
 		micro.PingVerb:  func() any { return ping },
-		micro.InfoVerb:  func() any { return info },
+		micro.InfoVerb:  info,
 		micro.StatsVerb: func() any { return w.serviceStats(identity, started) },
 	}
 
@@ -57,13 +59,14 @@ func (w *Worker) discovery() map[string]func(*nats.Msg) {
 // one; Describe has them all.
 func (w *Worker) endpoints() []micro.EndpointInfo {
 	room := w.bus.Inline() / 2
-	list := make([]micro.EndpointInfo, 0, len(w.order))
-	for i, t := range w.order {
+	cat := w.catalog.Load()
+	list := make([]micro.EndpointInfo, 0, len(cat.order))
+	for i, t := range cat.order {
 		e := micro.EndpointInfo{
 			Name:       t.name,
 			Subject:    w.subjects.Call(t.name),
 			QueueGroup: wire.QueueGroup,
-			Metadata:   map[string]string{"tb.digest": w.lines[i].Digest},
+			Metadata:   map[string]string{"tb.digest": cat.lines[i].Digest},
 		}
 		manifest := t.manifest.JSON()
 		if room -= 2 * len(manifest); room > 0 { // its quotes will be escaped
@@ -82,7 +85,7 @@ func (w *Worker) serviceStats(identity micro.ServiceIdentity, started time.Time)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	stats := micro.Stats{ServiceIdentity: identity, Type: micro.StatsResponseType, Started: started, Endpoints: []*micro.EndpointStats{}}
-	for _, t := range w.order {
+	for _, t := range w.catalog.Load().order {
 		e := &micro.EndpointStats{
 			Name:           t.name,
 			Subject:        w.subjects.Call(t.name),

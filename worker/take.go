@@ -28,7 +28,7 @@ func (w *Worker) takeCall(m *nats.Msg, name string, chosen bool) {
 		return
 	}
 	c := caller{call: q.call, attempt: q.ref.Attempt, reply: m.Reply, progress: m.Reply}
-	t := w.tools[q.tool]
+	t := w.catalog.Load().tools[q.tool]
 	if f == nil && q.progress != "" {
 		c.progress = q.progress
 		if !w.rule.Allows(q.progress, q.tool) {
@@ -52,10 +52,11 @@ func (w *Worker) takeCall(m *nats.Msg, name string, chosen bool) {
 // the tool is not known it is enough that it is right for one of ours.
 func (w *Worker) mayAnswer(reply, name string) bool {
 	allowed := false
-	if w.tools[name] != nil {
+	cat := w.catalog.Load()
+	if cat.tools[name] != nil {
 		allowed = w.rule.Allows(reply, name)
 	} else {
-		for _, t := range w.order {
+		for _, t := range cat.order {
 			allowed = allowed || w.rule.Allows(reply, t.name)
 		}
 	}
@@ -74,8 +75,9 @@ func (w *Worker) unknown(name string) answer {
 		return nack(fault.ToolNotFound, 0, "header %s is missing: a call to a worker of one's choice must name the tool", wire.HeaderTool)
 	}
 	a := nack(fault.ToolNotFound, 0, "this worker has no tool %.80q", name)
-	known := make([]string, len(w.order))
-	for i, t := range w.order {
+	order := w.catalog.Load().order
+	known := make([]string, len(order))
+	for i, t := range order {
 		known[i] = t.name
 	}
 	if near := tool.Nearest(name, known, nearest); len(near) > 0 {
@@ -97,12 +99,12 @@ func (w *Worker) admit(t *served, q *request, c caller, chosen bool) (a answer, 
 			f.Execution = fault.NotStarted
 			return answer{frame: wire.Stopped, fault: f}, true
 		}
-		if m := w.memory.get(memoKey{t, q.call}, at); m != nil && c.attempt < m.val.attempt {
+		if m := w.memory.get(memoKey{t.name, q.call}, at); m != nil && c.attempt < m.val.attempt {
 			return w.no(nack(fault.Cancelled, 0, "attempt %d is older than attempt %d", c.attempt, m.val.attempt)), true
 		}
 	}
 	if q.key != "" {
-		if m := w.memory.get(memoKey{t, q.key}, at); m != nil && (m.val.run != nil || m.val.answer != nil) {
+		if m := w.memory.get(memoKey{t.name, q.key}, at); m != nil && (m.val.run != nil || m.val.answer != nil) {
 			return w.repeat(m, sum, q, c, at)
 		}
 	}
@@ -123,6 +125,7 @@ func (w *Worker) admit(t *served, q *request, c caller, chosen bool) (a answer, 
 		w.remember(r, q.call, c.attempt, at)
 	}
 	w.live[r] = struct{}{}
+	w.calls++
 	t.calls++
 	r.start()
 	return answer{}, false
@@ -136,7 +139,7 @@ func (w *Worker) no(a answer) answer {
 
 // remember puts a run under a key for as long as it runs. w.mu is held.
 func (w *Worker) remember(r *run, name string, attempt int, now time.Time) *memoItem {
-	m := w.memory.hold(memoKey{r.tool, name}, now)
+	m := w.memory.hold(memoKey{r.tool.name, name}, now)
 	m.val.run = r
 	m.val.attempt = max(m.val.attempt, attempt)
 	for _, held := range r.memos {
@@ -206,7 +209,7 @@ func (w *Worker) finish(r *run, a answer) {
 		}
 		w.memory.keep(m, size, now)
 	}
-	r.tool.note(a, now.Sub(r.begun), r.leaked)
+	w.note(r.tool, a, now.Sub(r.begun), r.leaked)
 	w.rest()
 	w.mu.Unlock()
 
@@ -224,7 +227,7 @@ func (w *Worker) abandon(r *run) {
 	}
 	r.leaked = true
 	w.leaked++
-	r.tool.note(a, 0, false)
+	w.note(r.tool, a, 0, false)
 	if twice(r.tool.manifest) {
 		for _, m := range r.memos {
 			m.val.run = nil
@@ -241,10 +244,11 @@ func (w *Worker) abandon(r *run) {
 	w.mu.Unlock()
 }
 
-// note counts an ended call. What a leaked handler comes to was counted when it leaked. Worker.mu is held.
-func (t *served) note(a answer, took time.Duration, leaked bool) {
+// note counts an ended call. What a leaked handler comes to was counted when it leaked. w.mu is held.
+func (w *Worker) note(t *served, a answer, took time.Duration, leaked bool) {
 	t.busy += took
 	if a.fault != nil && !leaked {
+		w.errors++
 		t.errors++
 		t.lastError = fault.Truncate(a.fault.Error(), 200)
 	}

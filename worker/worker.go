@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -75,10 +77,7 @@ type Worker struct {
 	id       string
 	log      *slog.Logger
 	rule     wire.ReplyRule
-	tools    map[string]*served
-	order    []*served // as configured
-	lines    []wire.ToolLine
-	describe []byte // the answer to Describe
+	catalog  atomic.Pointer[catalog]
 
 	ready chan struct{}
 	stop  chan struct{} // closed by the first wish to shut down
@@ -91,6 +90,9 @@ type Worker struct {
 	base                context.Context // of all calls; it does not end
 	err                 error           // of Run; read it after done
 
+	change sync.Mutex       // held while the tools change; before mu
+	places map[string]place // by tool, while the worker listens; guarded by change
+
 	mu      sync.Mutex
 	phase   phase
 	quiet   bool // quarantined
@@ -99,7 +101,10 @@ type Worker struct {
 	ending  sync.WaitGroup // runs that left live and are about to answer
 	memory  *memory[memoKey, memo]
 	gone    *memory[string, int] // <turn>/<call> to the attempt up to which it was cancelled
-	refused uint64               // requests with a reply subject to which we do not answer
+	former  map[string]bool      // tools that are no more and of which something may still run
+	calls   uint64
+	errors  uint64
+	refused uint64 // requests with a reply subject to which we do not answer
 	nacked  uint64
 	repeats uint64
 
@@ -116,25 +121,9 @@ const (
 	closed                // takes nothing
 )
 
-// A served tool is what a worker knows of one of its tools.
-type served struct {
-	name     string
-	manifest *tool.Manifest
-	compiled *tool.Compiled
-	handler  Handler
-
-	// Guarded by Worker.mu.
-	calls, errors uint64
-	busy          time.Duration
-	lastError     string
-}
-
 // A memoKey is a call, <turn>/<call>, or a caller's idempotency key, of one tool: an alternative tool for the same call
 // is another thing to do.
-type memoKey struct {
-	tool *served
-	name string
-}
+type memoKey struct{ tool, name string }
 
 // A memo is what is remembered under a memoKey.
 type memo struct {
@@ -150,9 +139,6 @@ type memoItem = item[memoKey, memo]
 func New(cfg Config) (*Worker, error) {
 	if cfg.Bus == nil {
 		return nil, errors.New("worker: Bus is nil: connect with bus.Connect first")
-	}
-	if len(cfg.Tools) == 0 || len(cfg.Tools) > wire.MaxTools {
-		return nil, fmt.Errorf("worker: Tools: expected 1 to %d, got %d", wire.MaxTools, len(cfg.Tools))
 	}
 	if cfg.ID == "" {
 		cfg.ID = cfg.Bus.ID()
@@ -179,7 +165,6 @@ func New(cfg Config) (*Worker, error) {
 		id:       cfg.ID,
 		log:      cfg.Logger.With("worker", cfg.ID),
 		rule:     wire.NewReplyRule(cfg.Bus.Subjects()),
-		tools:    map[string]*served{},
 		ready:    make(chan struct{}),
 		stop:     make(chan struct{}),
 		hurry:    make(chan struct{}),
@@ -190,55 +175,12 @@ func New(cfg Config) (*Worker, error) {
 		memory:   newMemory[memoKey, memo](cfg.KeyTTL, cfg.MaxKeys, maxKeyBytes),
 		gone:     newMemory[string, int](cancelTTL, maxCancels, maxKeyBytes),
 	}
-	if err := w.learn(cfg.Tools); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// learn compiles the tools; the error names all that are wrong.
-func (w *Worker) learn(tools []Tool) error {
-	var errs []error
-	record := wire.DescribeRecord{Worker: w.id}
-	for i, t := range tools {
-		s, err := t.compile()
-		if err == nil && w.tools[s.name] != nil {
-			err = errors.New("it is there twice")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("worker: Tools[%d] %q: %w", i, t.Manifest.ID, err))
-			continue
-		}
-		w.tools[s.name] = s
-		w.order = append(w.order, s)
-		w.lines = append(w.lines, wire.ToolLine{ID: s.name, Version: s.manifest.Version, Digest: s.manifest.Digest()})
-		record.Manifests = append(record.Manifests, *s.manifest)
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	var err error
-	if w.describe, err = wire.Marshal(wire.MsgPack, record); err != nil {
-		return fmt.Errorf("worker: encode the manifests: %w", err)
-	}
-	if most := w.bus.Inline(); len(w.describe) > most {
-		return fmt.Errorf("worker: the manifests of %d tools have %d bytes, at most %d fit into a message: run several workers", len(tools), len(w.describe), most)
-	}
-	return nil
-}
-
-func (t Tool) compile() (*served, error) {
-	if t.err != nil {
-		return nil, t.err
-	}
-	if t.Handler == nil {
-		return nil, errors.New("Handler is nil")
-	}
-	c, err := tool.Compile(t.Manifest)
+	cat, err := w.learn(cfg.Tools)
 	if err != nil {
 		return nil, err
 	}
-	return &served{name: c.ID, manifest: &c.Manifest, compiled: c, handler: t.Handler}, nil
+	w.catalog.Store(cat)
+	return w, nil
 }
 
 func or[T comparable](v, otherwise T) T {
@@ -275,9 +217,10 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) serve(ctx context.Context) error {
 	defer w.bus.OnReconnect(w.resume)()
 
-	calls, others, err := w.subscribe()
+	others, err := w.attend()
 	if err != nil {
-		w.drain(append(calls, others...), wire.CancelGrace)
+		calls, cancels := w.close()
+		w.drain(slices.Concat(calls, cancels, others), wire.CancelGrace)
 		return err
 	}
 	var heart sync.WaitGroup
@@ -296,7 +239,7 @@ func (w *Worker) serve(ctx context.Context) error {
 		w.abort()
 		err = errors.New("worker: the connection was closed while the worker ran")
 	} else {
-		err = w.leave(calls, others)
+		err = w.leave(others)
 	}
 	close(silent) // with this the heart says bye
 	heart.Wait()
@@ -340,9 +283,10 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 func (w *Worker) shut() { w.stopOnce.Do(func() { close(w.stop) }) }
 
 // leave is the shutdown.
-func (w *Worker) leave(calls, others []*bus.Subscription) error {
+func (w *Worker) leave(others []*bus.Subscription) error {
 	w.enter(draining)
 	w.wish()
+	calls, cancels := w.close()
 	w.drain(calls, w.cfg.Grace)
 	w.enter(closed)
 
@@ -354,7 +298,7 @@ func (w *Worker) leave(calls, others []*bus.Subscription) error {
 	case <-grace.C:
 	}
 	err := w.abort()
-	w.drain(others, wire.CancelGrace)
+	w.drain(append(others, cancels...), wire.CancelGrace)
 	return err
 }
 
@@ -405,36 +349,38 @@ func (w *Worker) within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.base, d)
 }
 
-// subscribe listens to everything. Calls come last, when all that may follow one is there.
-func (w *Worker) subscribe() (calls, others []*bus.Subscription, err error) {
-	listen := func(subs *[]*bus.Subscription, subject, queue string, h func(*nats.Msg)) {
+// attend listens to everything, and gives what is not about one tool. Calls come last, when all that may follow one is
+// there.
+func (w *Worker) attend() (others []*bus.Subscription, err error) {
+	listen := func(subject string, h func(*nats.Msg)) {
 		if err != nil {
 			return
 		}
 		var sub *bus.Subscription
-		if sub, err = w.bus.Subscribe(subject, queue, h); err != nil {
-			err = refused(subject, queue, err)
-			return
+		if sub, err = w.subscribe(subject, "", h); err == nil {
+			others = append(others, sub)
 		}
-		*subs = append(*subs, sub)
 	}
-	listen(&others, w.subjects.Rollcall(), "", func(*nats.Msg) { w.wish() })
-	for _, t := range w.order {
-		listen(&others, w.subjects.Cancel(t.name), "", func(m *nats.Msg) { w.takeCancel(m, t.name) })
-	}
+	listen(w.subjects.Rollcall(), func(*nats.Msg) { w.wish() })
 	if !w.cfg.Plain {
 		for subject, h := range w.discovery() {
-			listen(&others, subject, "", h)
+			listen(subject, h)
 		}
 	}
-	listen(&others, w.subjects.To(w.id), "", w.takeOwn)
-	for _, t := range w.order {
-		listen(&calls, w.subjects.Call(t.name), wire.QueueGroup, func(m *nats.Msg) { w.takeCall(m, t.name, false) })
-	}
+	listen(w.subjects.To(w.id), w.takeOwn)
 	if err != nil {
-		return calls, others, err
+		return others, err
 	}
-	return calls, others, w.flush()
+
+	w.change.Lock()
+	defer w.change.Unlock()
+	w.places = map[string]place{}
+	for _, t := range w.catalog.Load().order {
+		if err := w.listen(t.name); err != nil {
+			return others, err
+		}
+	}
+	return others, w.flush()
 }
 
 func refused(subject, queue string, err error) error {
@@ -487,14 +433,12 @@ func (w *Worker) Stats() Stats {
 		Leaked:   w.leaked,
 		Capacity: w.cfg.Concurrency,
 		Draining: w.phase > open || w.quiet,
+		Calls:    w.calls,
+		Errors:   w.errors,
 		Nacked:   w.nacked,
 		Repeated: w.repeats,
 		BadReply: w.refused,
 		Unsent:   w.unsent.len(),
-	}
-	for _, t := range w.order {
-		s.Calls += t.calls
-		s.Errors += t.errors
 	}
 	return s
 }

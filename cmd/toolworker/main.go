@@ -1,6 +1,9 @@
-// Toolworker runs tools on a Toolbus: any command as a tool, by its manifest, or the demo tools.
+// Toolworker runs tools on a Toolbus: commands, HTTP endpoints and MCP servers as tools, or the demo tools.
 //
 //	toolworker exec --manifest wordcount.yaml -- python3 wordcount.py
+//	toolworker http --manifest weather.yaml
+//	toolworker mcp -- npx -y @modelcontextprotocol/server-memory
+//	toolworker run tools.yaml
 //	toolworker demo
 //	toolworker check wordcount.yaml
 //	toolworker version

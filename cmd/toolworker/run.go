@@ -43,13 +43,13 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "toolworker",
 		Short:         "Run tools for AI agents on a Toolbus",
-		Long:          "Toolworker takes tool calls from NATS and runs them.\n\nAny program is a tool with `toolworker exec`; `toolworker demo` runs tools to play with.\nSettings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats-url, and so on), else they are the defaults.",
+		Long:          "Toolworker takes tool calls from NATS and runs them.\n\nAny program is a tool with `toolworker exec`, any HTTP endpoint with `toolworker http`, any MCP server with `toolworker mcp`;\n`toolworker run` serves many of them from one file, and `toolworker demo` runs tools to play with.\nSettings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats-url, and so on), else they are the defaults.",
 		Example:       "  toolworker demo\n  toolworker check wordcount.yaml\n  toolworker exec --manifest wordcount.yaml -- python3 wordcount.py",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(execCommand(), demoCommand(), checkCommand(), conformanceCommand(), versionCommand())
+	root.AddCommand(execCommand(), httpCommand(), mcpCommand(), runCommand(), demoCommand(), checkCommand(), conformanceCommand(), versionCommand())
 	return root
 }
 

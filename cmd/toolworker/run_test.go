@@ -212,7 +212,7 @@ func TestCheck(t *testing.T) {
 	}
 	out.Reset()
 	code := run(t.Context(), []string{"check", "testdata/broken.yaml", fine, "testdata/none.yaml"}, &out, &errs)
-	if code != cli.ExitFailed || !strings.Contains(errs.String(), "2 of 3 manifests cannot be used") {
+	if code != cli.ExitFailed || !strings.Contains(errs.String(), "2 of 3 files cannot be used") {
 		t.Errorf("check = %d, %s, want 1 and two of three", code, &errs)
 	}
 	for _, want := range []string{

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -23,6 +25,10 @@ type options struct {
 	concurrency int
 	grace       time.Duration
 	log         logging
+	made        *slog.Logger // by logger
+
+	// follow runs beside the worker, until ctx ends, where its tools may change.
+	follow func(ctx context.Context, w *worker.Worker, log *slog.Logger)
 }
 
 // logging has its own variables in the environment; a flag goes before them.
@@ -40,13 +46,22 @@ func (o *options) bind(set *pflag.FlagSet) {
 	o.nats.Bind(set)
 }
 
-// serve runs a worker of the tools until ctx ends, and drains it.
-func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr io.Writer) error {
+// logger is the log that the flags and the environment ask for, made once.
+func (o *options) logger(stderr io.Writer) (log *slog.Logger, err error) {
+	if o.made != nil {
+		return o.made, nil
+	}
 	var env logging
 	if err := cli.ReadEnv(&env); err != nil {
-		return err
+		return nil, err
 	}
-	log, err := cli.Logger(stderr, or(o.log.Level, env.Level), or(o.log.Format, env.Format))
+	o.made, err = cli.Logger(stderr, or(o.log.Level, env.Level), or(o.log.Format, env.Format))
+	return o.made, err
+}
+
+// serve runs a worker of the tools until ctx ends, and drains it.
+func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr io.Writer) error {
+	log, err := o.logger(stderr)
 	if err != nil {
 		return err
 	}
@@ -76,6 +91,13 @@ func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr
 	go func() { ended <- w.Run(ctx) }()
 	select {
 	case <-w.Ready():
+		if o.follow != nil {
+			following, stop := context.WithCancel(ctx)
+			var done sync.WaitGroup
+			done.Go(func() { o.follow(following, w, log) })
+			defer done.Wait()
+			defer stop()
+		}
 		fmt.Fprintf(stdout, "serving %s as worker %s on %s; Ctrl-C drains\n", names(tools), w.ID(), conn.NATS().ConnectedUrlRedacted())
 		err = <-ended
 	case err = <-ended:

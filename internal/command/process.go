@@ -41,6 +41,7 @@ type process struct {
 	grace  time.Duration
 	stdout *output
 	stderr *stderr
+	enough <-chan struct{} // closed when what it wrote is more than it may, or not what it may
 
 	mu   sync.Mutex
 	gone bool // the group's number may be another's now
@@ -56,6 +57,7 @@ func newProcess(c Command, args []byte, callEnv []string, progress func(wire.Pro
 		stdout: &output{max: positive(c.MaxOutput, defaultMaxOutput), full: make(chan struct{})},
 		stderr: &stderr{max: positive(c.MaxStderr, defaultMaxStderr), progress: progress},
 	}
+	p.enough = p.stdout.full
 	p.cmd.Dir = c.Dir
 	p.cmd.Env = c.environ(callEnv)
 	p.cmd.Stdin = bytes.NewReader(args)
@@ -91,8 +93,10 @@ func (p *process) run(ctx context.Context) (stop, error) {
 	why := p.watch(ctx, ended)
 	<-ended
 	p.stderr.flush()
-	if p.stdout.over {
+	select {
+	case <-p.enough:
 		why = tooMuch
+	default:
 	}
 	return why, nil
 }
@@ -102,7 +106,7 @@ func (p *process) watch(ctx context.Context, ended <-chan struct{}) stop {
 	select {
 	case <-ended:
 		return notStopped
-	case <-p.stdout.full:
+	case <-p.enough:
 		p.signal(syscall.SIGKILL)
 		return tooMuch
 	case <-ctx.Done():
@@ -112,7 +116,7 @@ func (p *process) watch(ctx context.Context, ended <-chan struct{}) stop {
 	defer grace.Stop()
 	select {
 	case <-ended:
-	case <-p.stdout.full:
+	case <-p.enough:
 	case <-grace.C:
 	}
 	p.signal(syscall.SIGKILL)

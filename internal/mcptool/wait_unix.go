@@ -1,0 +1,14 @@
+//go:build unix && !linux
+
+package mcptool
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// dieWithUs has nothing to do: only Linux offers it.
+func dieWithUs(*syscall.SysProcAttr) {}
+
+// awaitExit cannot look at the end of a program without collecting it here.
+func awaitExit(*exec.Cmd) bool { return false }
