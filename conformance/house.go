@@ -297,3 +297,21 @@ func indent(s string) string {
 	}
 	return "    " + strings.ReplaceAll(s, "\n", "\n    ")
 }
+
+// settle returns when all that the worker said so far was taken in: a flush alone says that it has come, and not that the
+// subscriptions have seen it.
+func (h *house) settle() error {
+	if err := h.nc.FlushTimeout(patience); err != nil {
+		return err
+	}
+	seen := make(chan struct{})
+	if err := h.nc.Barrier(func() { close(seen) }); err != nil {
+		return err
+	}
+	select {
+	case <-seen:
+		return nil
+	case <-time.After(patience):
+		return errors.New("what the worker said was not taken in")
+	}
+}

@@ -321,7 +321,7 @@ func (p *play) nextBeat(end time.Time) (beat, error) {
 		case <-p.h.news:
 		case <-p.h.process.done:
 			over = true
-			if err := p.h.nc.FlushTimeout(patience); err != nil { // what it said last is here
+			if err := p.h.settle(); err != nil {
 				return beat{}, err
 			}
 		case <-time.After(time.Until(end)):
@@ -452,7 +452,7 @@ func (p *play) exit(o order) error {
 	if got := strconv.Itoa(p.h.process.code()); got != o.words[1] {
 		return fmt.Errorf("the worker ended with %v, want exit code %s", p.h.process.cmd.ProcessState, o.words[1])
 	}
-	return p.h.nc.FlushTimeout(patience) // what it said last is here
+	return p.h.settle()
 }
 
 func (p *play) cut(o order) error {

@@ -165,15 +165,28 @@ func (b *Bucket) Put(ctx context.Context, key string, value []byte) (uint64, err
 // Create writes the key if it is not there, or was deleted. Otherwise the error is ErrConflict.
 func (b *Bucket) Create(ctx context.Context, key string, value []byte) (uint64, error) {
 	rev, err := b.write(ctx, "create", key, value, nil, jetstream.WithExpectLastSequencePerSubject(0))
-	if !errors.Is(err, ErrConflict) {
-		return rev, err
+	for try := 0; errors.Is(err, ErrConflict) && try < createTries; try++ {
+		e, deleted, lerr := b.last(ctx, key)
+		if lerr != nil || !deleted {
+			return 0, err
+		}
+		if try > 0 { // servers of a cluster refuse for a moment while another write to the key is under way
+			select {
+			case <-time.After(createPause << try):
+			case <-ctx.Done():
+				return 0, err
+			}
+		}
+		rev, err = b.write(ctx, "create", key, value, nil, jetstream.WithExpectLastSequencePerSubject(e.Revision))
 	}
-	e, deleted, lerr := b.last(ctx, key)
-	if lerr != nil || !deleted {
-		return 0, err
-	}
-	return b.write(ctx, "create", key, value, nil, jetstream.WithExpectLastSequencePerSubject(e.Revision))
+	return rev, err
 }
+
+// How often Create tries to write over the marker of a deletion.
+const (
+	createTries = 4
+	createPause = 10 * time.Millisecond
+)
 
 // Update writes the key if its revision is still rev, and returns the new one. Otherwise the error is ErrConflict.
 func (b *Bucket) Update(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {

@@ -339,7 +339,7 @@ func (t *Turn) judged(at time.Duration, ev Event) {
 		SinceFailure: at - c.firstAt, Remaining: t.remaining(at),
 		Deaths: int(c.deaths), Budget: ev.Budget, Pieces: len(c.parts.best()) > 0,
 		Circuit: ev.Circuit, Alternative: c.nextAlternative(), Fallen: c.fallen(), FallbackOn: c.fallbackOn(),
-		Ran: executions[c.ran], HasDefault: c.dflt() != nil, Optional: c.optional(),
+		Ran: executions[c.ran], HasDefault: c.covers(c.fault) != nil, Optional: c.optional(),
 	})
 	if c.tries > 0 {
 		c.note(at, c.fault.Kind, c.fault.Message, d)
@@ -372,7 +372,7 @@ func (t *Turn) act(at time.Duration, i int, d *recovery.Decision) {
 	case recovery.AcceptPartial:
 		t.settle(at, i, tool.Result{Status: tool.PartialValue, Value: joined(c.parts.best()), Fault: f})
 	case recovery.UseDefault:
-		t.settle(at, i, tool.Result{Status: tool.Defaulted, Value: c.dflt(), Fault: f})
+		t.settle(at, i, tool.Result{Status: tool.Defaulted, Value: c.covers(f), Fault: f})
 	default:
 		t.settle(at, i, tool.Result{Status: statusOf(f.Kind), Fault: f})
 	}

@@ -63,6 +63,15 @@ func (n *node) dflt() []byte {
 	return n.own.tool.Default
 }
 
+// covers is the value that stands in for the call's after the fault. The manifest's does not cover for arguments that are
+// wrong: whoever wrote them is to hear of it.
+func (n *node) covers(f *fault.Fault) []byte {
+	if n.call.Default == nil && (f.Kind == fault.InvalidArguments || f.Kind == fault.TruncatedCall) {
+		return nil
+	}
+	return n.dflt()
+}
+
 func (n *node) fallbackOn() []string {
 	if n.call.FallbackOn != nil {
 		return n.call.FallbackOn
