@@ -60,7 +60,7 @@ class _Inbox:
 
     def __init__(self, frames: int = _MAX_FRAMES, size: int = _MAX_BYTES) -> None:
         self._frames: deque[Msg] = deque()
-        self._more = asyncio.Event()
+        self._more: asyncio.Future[None] | None = None
         self._most, self._most_bytes, self._bytes = frames, size, 0
         self.dropped = False
 
@@ -70,15 +70,26 @@ class _Inbox:
         while len(self._frames) > 1 and (len(self._frames) > self._most or self._bytes > self._most_bytes):
             self._bytes -= len(self._frames.popleft().data)
             self.dropped = True
-        self._more.set()
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
 
     async def get(self, timeout: float) -> Msg:
         if not self._frames:
-            self._more.clear()
-            await asyncio.wait_for(self._more.wait(), timeout)
+            # Not wait_for: before Python 3.12 it swallows a cancel that comes together with a frame.
+            self._more = asyncio.get_running_loop().create_future()
+            late = asyncio.get_running_loop().call_later(timeout, _give_up, self._more)
+            try:
+                await self._more
+            finally:
+                late.cancel()
         m = self._frames.popleft()
         self._bytes -= len(m.data)
         return m
+
+
+def _give_up(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(asyncio.TimeoutError())
 
 
 class Client:

@@ -112,12 +112,13 @@ class Context:
             self._partial(piece)
 
 
-current_context: Final[ContextVar[Context]] = ContextVar("toolbus_context")
+current_context: Final[ContextVar[Callable[[], Context]]] = ContextVar("toolbus_context")
+"""Makes the Context of the call that runs here, once somebody asks."""
 
 
 def current() -> Context:
     """The Context of the call that runs here. LookupError where none does."""
     try:
-        return current_context.get()
+        return current_context.get()()
     except LookupError:
         raise LookupError("no call runs here: toolbus.current() is for functions that a tool calls") from None

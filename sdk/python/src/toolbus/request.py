@@ -30,20 +30,22 @@ _ADVICE: Final = ("send one JSON object",)
 class Request:
     """What a message asks for. ``fault`` says why it is refused, as soon as it is known that it may be answered."""
 
-    __slots__ = ("args", "blob", "call", "fault", "header", "key", "progress", "ref", "session", "timeout_ms", "tool")
+    ref: CallRef | None = None
+    call = ""
+    """<turn>/<call>; empty for a bare request."""
+    attempt = 0
+    """From 1; 0 for a bare request."""
+    timeout_ms = 0
+    key = ""
+    session = ""
+    progress = ""
+    blob: BlobRef | None = None
+    header: Mapping[str, str] = _NO_HEADER
+    fault: InvalidArguments | Unsupported | None = None
 
     def __init__(self, tool: str, header: Mapping[str, str] | None, data: bytes) -> None:
         self.tool = tool
-        self.ref: CallRef | None = None
-        self.call = ""  # <turn>/<call>; empty for a bare request
-        self.timeout_ms = 0
-        self.key = ""
-        self.session = ""
-        self.progress = ""
-        self.blob: BlobRef | None = None
         self.args = data
-        self.header: Mapping[str, str] = _NO_HEADER
-        self.fault: InvalidArguments | Unsupported | None = None
         if header:
             try:
                 self._read(header)
@@ -52,18 +54,8 @@ class Request:
             except WireError as e:
                 self.fault = InvalidArguments(str(e))
 
-    @property
-    def attempt(self) -> int:
-        """From 1; 0 for a bare request."""
-        return self.ref.attempt if self.ref is not None else 0
-
     def _read(self, h: Mapping[str, str]) -> None:
-        self.header = headers.inbound(h)
-        headers.check(self.header)
-        folded = {name.lower(): value for name, value in h.items()}
-        if len(folded) < len(h):  # names that differ in case only: everybody reads the same one
-            folded = {name: headers.get(h, name) for name in folded}
-        get = folded.get
+        self.header, get = headers.read(h)
         if v := get(_FRAME):
             raise _bad(headers.FRAME, f"expected none on a call, got {quote(v)}")
         if v := get(_CALL):
@@ -71,7 +63,8 @@ class Request:
                 self.ref = CallRef.parse(v)
             except WireError as e:
                 raise _bad(headers.CALL, str(e)) from None
-            self.call = self.key = self.ref.key
+            self.call = self.key = v.rpartition("/")[0]
+            self.attempt = self.ref.attempt
         if v := get(_TOOL):
             if self.tool and v != self.tool:
                 raise _bad(headers.TOOL, f"it names {quote(v)} and the subject {quote(self.tool)}")
@@ -88,11 +81,10 @@ class Request:
             if not 0 < ms <= MAX_MS:
                 raise _bad(headers.TIMEOUT, f"expected milliseconds from 1 to {MAX_MS}, got {quote(v)}")
             self.timeout_ms = ms
-        self.key = get(_KEY) or self.key
-        self.session = get(_SESSION, "")
-        for name, v in ((headers.KEY, self.key), (headers.SESSION, self.session)):
-            if len(v) > _MAX_KEY // 4 and len(v.encode()) > _MAX_KEY:
-                raise _bad(name, f"expected at most {_MAX_KEY} bytes, got {len(v.encode())}")
+        if v := get(_KEY):
+            self.key = _short(headers.KEY, v)
+        if v := get(_SESSION):
+            self.session = _short(headers.SESSION, v)
         if v := get(_BLOB):
             try:
                 self.blob = BlobRef.parse(v)
@@ -103,7 +95,14 @@ class Request:
                     headers.BLOB,
                     f"the arguments are elsewhere, and yet the body has {len(self.args)} bytes: send one of them",
                 )
-        self.progress = get(_PROGRESS, "")
+        if v := get(_PROGRESS):
+            self.progress = v
+
+
+def _short(name: str, value: str) -> str:
+    if len(value) > _MAX_KEY // 4 and len(value.encode()) > _MAX_KEY:
+        raise _bad(name, f"expected at most {_MAX_KEY} bytes, got {len(value.encode())}")
+    return value
 
 
 def _bad(header: str, problem: str) -> InvalidArguments:
@@ -114,7 +113,7 @@ def parse_args(raw: bytes) -> dict[str, object]:
     """The arguments of a call, strictly: one JSON object. Nothing, blanks and null are ``{}``."""
     if len(raw) > MAX_ARGS:
         raise InvalidArguments(f"the arguments are {len(raw)} bytes long, at most {MAX_ARGS} are allowed")
-    if len(raw) < 64 and raw.strip(b" \t\r\n") in (b"", b"null"):
+    if len(raw) < 64 and raw.strip(b" \t\r\n") in (b"{}", b"", b"null"):
         return {}
     try:
         args = jsontext.loads(raw)

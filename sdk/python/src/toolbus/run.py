@@ -7,7 +7,8 @@ import contextvars
 import functools
 import hashlib
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from . import blobs, tracing
@@ -103,47 +104,52 @@ class Memo:
 MemoItem = Item[tuple[str, str], Memo]
 
 
-@dataclass(eq=False, slots=True)
 class Run:
     """One use of a tool. Its callers may change while it runs: a newer attempt takes the place of an older one, and
     another call with the same key joins. The deadline stays that of the first.
 
     Two things can end it for its callers, whichever comes first: the tool's return (``Worker.finish``) and the timer,
     once the tool had its grace after the deadline or a cancel and did not return (``Worker.abandon``).
+
+    What most runs never need, as a context or a timer, is made when it is needed.
     """
 
-    worker: Worker
-    tool: AnyTool
-    request: Request
-    callers: list[Caller]
-    begun: float
-    timeout: float
-    memos: list[MemoItem] = field(default_factory=list)
+    memos: Sequence[MemoItem] = ()
     key: MemoItem | None = None
-    leaked: bool = False
-    ended: bool = False
-    stopping: str = ""  # why the tool was told to stop
-    context: Context = field(init=False)
-    _deadline: float = field(init=False)
-    _give_up: float = field(init=False)
+    leaked = False
+    ended = False
+    stopping = ""
+    """Why the tool was told to stop."""
+    _context: Context | None = None
     _timer: asyncio.TimerHandle | None = None
-    _task: asyncio.Task[None] | None = None
-    _can_cancel: bool = False
-    _seq: int = 0
+    _task: asyncio.Task[None] | None = None  # what to cancel, where a cancel does any good
+    _spoilt = False  # the tool left something behind in its task
+    _seq = 0
 
-    def __post_init__(self) -> None:
-        q = self.request
-        self._deadline = self.begun + self.timeout
+    def __init__(self, worker: Worker, tool: AnyTool, request: Request, caller: Caller, begun: float) -> None:
+        self.worker = worker
+        self.tool = tool
+        self.request = request
+        self.callers = [caller]
+        self.begun = begun
+        self.timeout = request.timeout_ms / 1000 if request.timeout_ms else tool.timeout
+        self._deadline = begun + self.timeout
         self._give_up = self._deadline + CANCEL_GRACE
+
+    def context(self) -> Context:
+        """What the tool may know of the call."""
+        if self._context is not None:
+            return self._context
+        q = self.request
         ref = q.ref
-        self.context = c = Context(
+        self._context = c = Context(
             self.tool.name,
             turn=ref.turn if ref else "",
             call=ref.call if ref else "",
             attempt=q.attempt,
             session=q.session,
             key=q.key,
-            timeout=self.timeout,
+            timeout=self._deadline - self.worker.loop.time(),
             timeout_ms=q.timeout_ms,
             headers=q.header,
             worker=self.worker.id,
@@ -151,10 +157,13 @@ class Run:
         if self.tool.is_async:
             c._progress, c._partial = self._progress, self._partial
         else:
-            _ = c.cancelled  # made here, so that two threads do not
+            _ = c.cancelled
             loop = self.worker.loop
             c._progress = lambda *p: _later(loop, self._progress, *p)
             c._partial = self._partial_from_thread
+        if self.stopping:
+            c._stop()
+        return c
 
     def __str__(self) -> str:
         return f"{self.tool.name} {self.request.ref or ''}".rstrip()
@@ -162,50 +171,61 @@ class Run:
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
-        """Begin, on a task of its own."""
-        loop = self.worker.loop
-        first = self.begun + ACCEPT_AFTER if self.callers[0].call else self._deadline
-        self._timer = loop.call_at(min(first, self._deadline), self._due)
-        self._task = loop.create_task(self._serve())
+        """Begin."""
+        if self.timeout <= ACCEPT_AFTER:
+            self._arm(self._deadline)
+        else:
+            self.worker.watch(self)
+        self.worker.runners.submit(self.serve)
 
-    async def _serve(self) -> None:
+    async def serve(self, task: asyncio.Task[None]) -> bool:
+        """Run the tool in ``task`` and settle what comes of it. It says whether the task may serve others."""
         try:
-            answer = await self._answer()
+            answer = await (self._traced(task) if self.worker.traced else self._outcome(task))
+        except ToolError as e:  # before the tool, or after it
+            answer = failed(e)
         except BaseException as e:  # ours: the tool's own are dealt with
             log.exception("worker broke down while %s ran", self)
             answer = failed(classify(e))
         self.worker.finish(self, answer)
+        return not (self.stopping or self._spoilt)
 
-    async def _answer(self) -> Answer:
-        if not tracing.enabled():
-            return await self._told()
+    async def _traced(self, task: asyncio.Task[None]) -> Answer:
         with tracing.span(self.tool.name, str(self.request.ref or ""), self.worker.id, self.request.header) as span:
-            answer = await self._told()
+            try:
+                answer = await self._outcome(task)
+            except ToolError as e:
+                answer = failed(e)
             if answer.fault is not None:
                 tracing.failed(span, answer.fault.kind, answer.fault.message)
             return answer
 
-    async def _told(self) -> Answer:
-        try:
-            return await self._outcome()
-        except ToolError as e:  # before the tool, or after it
-            return failed(e)
-
-    async def _outcome(self) -> Answer:
+    async def _outcome(self, task: asyncio.Task[None]) -> Answer:
         raw = self.request.args
         if self.request.blob is not None:
-            fetched = await self._fetch()
+            fetched = await self._fetch(task)
             if isinstance(fetched, Answer):
                 return fetched
             raw = fetched
-        arguments = parse_args(raw)
-        bound = self.tool.bind(arguments, self.context)
+        bound = self.tool.bind(parse_args(raw), self.context() if self.tool.takes_context else None)
         if self.stopping:
             return self.stopped("not_started")
+        token = current_context.set(self.context)
+        here = contextvars.copy_context()
         try:
-            value = await self._interruptible(self._call(bound), self.tool.is_async)
+            if self.tool.is_async:
+                self._task = task
+                value = await self.tool.function(**bound)
+            else:  # nothing can stop a thread: it is waited for
+                self.context()  # made here, so that two threads do not
+                value = await self.worker.threads.submit(functools.partial(here.run, self.tool.function, **bound))
         except BaseException as e:
             return self._failure(e)
+        finally:
+            self._task = None
+            # The next call must not see what this one left behind. (An equal context is a quick question.)
+            self._spoilt = self.tool.is_async and contextvars.copy_context() != here
+            current_context.reset(token)
         content_type, data = self.tool.encode(value)
         answer = Answer(data=data)
         if content_type != headers.JSON:
@@ -214,28 +234,13 @@ class Run:
             await self._check_in(answer)
         return answer
 
-    async def _call(self, bound: dict[str, Any]) -> Any:
-        token = current_context.set(self.context)
-        try:
-            if self.tool.is_async:
-                return await self.tool.function(**bound)
-            job = functools.partial(contextvars.copy_context().run, self.tool.function, **bound)
-            return await self.worker.threads.submit(job)
-        finally:
-            current_context.reset(token)
-
-    async def _interruptible(self, step: Any, yes: bool = True) -> Any:
-        """Await something that a stop cancels. A thread is waited for all the same: nothing can stop it."""
-        self._can_cancel = yes
-        try:
-            return await step
-        finally:
-            self._can_cancel = False
-
-    async def _fetch(self) -> bytes | Answer:
+    async def _fetch(self, task: asyncio.Task[None]) -> bytes | Answer:
         assert self.request.blob is not None
+        if self.stopping:
+            return self.stopped("not_started")
+        self._task = task
         try:
-            return bytes(await self._interruptible(blobs.get(self.worker.bus, self.request.blob)))
+            return await blobs.get(self.worker.bus, self.request.blob)
         except asyncio.CancelledError:
             return self.stopped("not_started")
         except Exception as e:
@@ -243,6 +248,8 @@ class Run:
             f.args = (f"the arguments could not be fetched: {f.message}",)
             f.execution = "not_started"
             return failed(f)
+        finally:
+            self._task = None
 
     async def _check_in(self, answer: Answer) -> None:
         """Put a large result where its claim check says."""
@@ -297,8 +304,8 @@ class Run:
             f.args = (f"{f.message} and may still be running: it did not stop when it was told to",)
         return Answer(frame, f)
 
-    def _due(self) -> None:
-        """The timer: the accept frame if that is still to come, then the deadline, then the end of patience."""
+    def due(self) -> None:
+        """The time has come for something: the accept frame, the deadline, or the end of patience."""
         if self.ended:
             return
         now = self.worker.loop.time()
@@ -308,24 +315,33 @@ class Run:
         if now >= self._give_up:
             self.worker.abandon(self)
             return
-        self._timer = self.worker.loop.call_at(self._give_up if self.stopping else self._deadline, self._due)
+        self._arm(self._give_up if self.stopping else self._deadline)
+
+    @property
+    def timed(self) -> bool:
+        """Whether it has a timer of its own."""
+        return self._timer is not None
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.worker.loop.call_at(when, self.due)
 
     def stop(self, why: str) -> None:
         """Tell the tool to stop, and give it the grace to do so."""
         if self.ended or self.stopping:
             return
         self._halt(why)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.worker.loop.call_at(self._give_up, self._due)
+        self._arm(self._give_up)
 
     def _halt(self, why: str) -> None:
         if self.stopping:
             return
         self.stopping = why
         self._give_up = min(self._give_up, self.worker.loop.time() + CANCEL_GRACE)
-        self.context._stop()
-        if self._can_cancel and self._task is not None:
+        if self._context is not None:
+            self._context._stop()
+        if self._task is not None:
             self._task.cancel()
 
     # ── its callers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -442,6 +458,8 @@ def request_sum(q: Request) -> bytes:
     """Tells arguments apart. A claim check stands for what it was made of."""
     if q.blob is not None:
         return q.blob.sha256.encode()
+    if len(q.args) <= 64:
+        return b"=" + q.args
     return hashlib.blake2b(q.args, digest_size=16).digest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ class Threads:
     def __init__(self, most: int) -> None:
         self._most = most
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._done: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._told = False
         self._started = 0
         self._busy = 0
 
@@ -45,13 +48,21 @@ class Threads:
                 value = job()
             except BaseException as e:
                 error = e
-            try:
-                loop.call_soon_threadsafe(self._done, future, value, error)
-            except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+            self._done.append((future, value, error))
+            if not self._told:  # else what was told before takes this one along
+                self._told = True
+                try:
+                    loop.call_soon_threadsafe(self._settle)
+                except RuntimeError:
+                    return  # the loop is closed: nobody waits any more
             del item, job, future, value, error
 
-    def _done(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    def _settle(self) -> None:
+        self._told = False  # before it looks: what comes after this is told anew
+        while self._done:
+            self._settle_one(*self._done.popleft())
+
+    def _settle_one(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
         self._busy -= 1
         if future.done():
             return

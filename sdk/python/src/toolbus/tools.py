@@ -72,8 +72,15 @@ class Tool(Generic[P, R]):
         m = self.manifest
         return m.effect in ("read", "idempotent") or (not m.effect and not m.idempotency_keys)
 
-    def bind(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-        """What the function is called with. InvalidArguments has all that is wrong with the arguments."""
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function has a parameter for its Context."""
+        return self._binder.context is not None
+
+    def bind(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
+        """What the function is called with. InvalidArguments has all that is wrong with the arguments. A ``context`` is
+        needed only where the function takes one.
+        """
         if self._input is not None:
             bad = self._input.violations(arguments)
             if bad:
@@ -94,6 +101,8 @@ class Tool(Generic[P, R]):
 
     def encode(self, value: Any) -> tuple[str, bytes]:
         """A result as a content type and bytes. InvalidResult where it cannot be sent or breaks the output schema."""
+        if value is None and self._result is None and self._output is None:
+            return JSON, b"null"
         if isinstance(value, Bytes) and not is_json(value.content_type):
             return value.content_type, value.data
         if isinstance(value, bytes):
@@ -320,13 +329,13 @@ class _Binder:
         schema.setdefault("type", "object")
         return schema
 
-    def bind(self, arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+    def bind(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
         if self.adapter is None:
             bound = dict(arguments)
         elif self.whole is not None:
             bound = {self.whole: self.adapter.validate_python(arguments)}
         else:
-            bound = dict(self.adapter.validate_python(arguments))
+            bound = self.adapter.validate_python(arguments)  # a dict of its own
         if self.context is not None:
             bound[self.context] = context
         return bound

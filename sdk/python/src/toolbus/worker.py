@@ -24,18 +24,20 @@ from typing import Any, Final
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from . import tracing
 from .bus import Bus
 from .discovery import Discovery
 from .errors import Cancelled, Denied, InvalidArguments, ToolError, ToolNotFound, Unavailable
 from .memory import Memory
 from .request import Request
 from .run import SHUTDOWN, Answer, Caller, Memo, MemoItem, Run, failed, nack, overloaded, request_sum
+from .runners import Runners
 from .threads import Threads
 from .tools import AnyTool, Tool
 from .version import SDK
 from .wire import codec, headers
 from .wire.errors import WireError, quote, truncate
-from .wire.limits import CANCEL_GRACE, HEARTBEAT_EVERY, MAX_TOOLS
+from .wire.limits import ACCEPT_AFTER, CANCEL_GRACE, HEARTBEAT_EVERY, MAX_TOOLS
 from .wire.names import check_id, nearest
 from .wire.records import Describe, Heartbeat, ToolLine
 from .wire.refs import CallRef
@@ -105,7 +107,10 @@ class Worker:
         self.concurrency = concurrency if concurrency is not None else max(4, 4 * (os.cpu_count() or 1))
         if self.concurrency < 1:
             raise ValueError(f"concurrency: expected 1 or more, got {concurrency}")
+        self.runners = Runners()
         self.threads = Threads(self.concurrency)
+        self.traced = tracing.enabled()
+        """Whether calls get spans. It is asked again with each heartbeat."""
         self.tools: dict[str, AnyTool] = {}
         for t in tools:
             if not isinstance(t, Tool):
@@ -130,7 +135,8 @@ class Worker:
 
         self._phase = FRESH
         self._quiet = False
-        self._live: set[Run] = set()
+        self._live: dict[Run, None] = {}  # the oldest first
+        self._watching = False
         self._counted = Stats(capacity=self.concurrency)
         self._memory: Memory[tuple[str, str], Memo] = Memory(key_ttl, max_keys, _MEMORY_BYTES)
         self._gone: Memory[str, list[int]] = Memory(_CANCEL_TTL, _MAX_CANCELS, _MEMORY_BYTES)
@@ -175,6 +181,7 @@ class Worker:
                 await asyncio.gather(heart, return_exceptions=True)
                 await self._bye()
             self.bus.on_reconnect.remove(self._resume)
+            self.runners.close()
             self.threads.close()
             self._done.set()
 
@@ -280,8 +287,10 @@ class Worker:
 
     def _may_answer(self, reply: str, name: str) -> bool:
         """The first question about any message: whether its reply subject is one that a caller may choose."""
-        names = [name] if name in self.tools else list(self.tools)
-        if any(self._rule.allows(reply, n) for n in names):
+        if name in self.tools:
+            if self._rule.allows(reply, name):
+                return True
+        elif any(self._rule.allows(reply, n) for n in self.tools):
             return True
         self._counted.bad_reply += 1
         log.warning("message ignored: we do not answer there: reply=%s tool=%s", quote(reply), quote(name))
@@ -300,6 +309,7 @@ class Worker:
     def _admit(self, t: AnyTool, q: Request, c: Caller, chosen: bool) -> Answer | None:
         """Begin a run, give the caller to one that is there, or say what to answer now."""
         at = self.loop.time()
+        m = None
         if q.call:
             gone = self._gone.get(q.call, at)
             if gone is not None and c.attempt <= gone.value[0]:
@@ -310,7 +320,8 @@ class Worker:
         total = b""
         if q.key:
             total = request_sum(q)
-            m = self._memory.get((t.name, q.key), at)
+            if q.key != q.call:
+                m = self._memory.get((t.name, q.key), at)
             if m is not None and (m.value.run is not None or m.value.answer is not None):
                 return self._repeat(m, total, t, q, c, at)
         if self._quiet or self._phase == CLOSED or (self._phase == DRAINING and chosen):
@@ -318,13 +329,13 @@ class Worker:
         if len(self._live) >= self.concurrency:
             return self._no(overloaded(f"this worker runs {len(self._live)} calls, which is all it may", _BUSY))
 
-        r = Run(self, t, q, [c], at, q.timeout_ms / 1000 if q.timeout_ms else t.timeout)
+        r = Run(self, t, q, c, at)
         if q.key:
             r.key = self._remember(r, q.key, c.attempt if q.key == q.call else 0, at)
             r.key.value.sum = total
         if q.call and q.call != q.key:
             self._remember(r, q.call, c.attempt, at)
-        self._live.add(r)
+        self._live[r] = None
         self._counted.calls += 1
         r.start()
         return None
@@ -339,8 +350,27 @@ class Worker:
         m.value.run = r
         m.value.attempt = max(m.value.attempt, attempt)
         if m not in r.memos:
-            r.memos.append(m)
+            r.memos = (*r.memos, m)
         return m
+
+    def watch(self, r: Run) -> None:
+        """See to it that a run is ``due`` ACCEPT_AFTER its begin, if it has not ended by then. One timer does for all:
+        most runs end before it.
+        """
+        if not self._watching:
+            self._watching = True
+            self.loop.call_at(r.begun + ACCEPT_AFTER, self._look)
+
+    def _look(self) -> None:
+        self._watching = False
+        old = self.loop.time() - ACCEPT_AFTER
+        for r in list(self._live):
+            if r.timed:
+                continue
+            if r.begun > old:  # as are those that come after it
+                self.watch(r)
+                return
+            r.due()
 
     def _repeat(self, m: MemoItem, total: bytes, t: AnyTool, q: Request, c: Caller, at: float) -> Answer | None:
         """A call whose key is known: it gets the answer that was given, or waits for the run that is there."""
@@ -369,7 +399,7 @@ class Worker:
         they were answered before. In this order: who has the answer may ask again at once.
         """
         at = self.loop.time()
-        self._live.discard(r)
+        self._live.pop(r, None)
         for m in r.memos:
             if m.value.run is not r:
                 continue
@@ -398,7 +428,7 @@ class Worker:
             for m in r.memos:
                 m.value.run = None
                 self._memory.keep(m, 0, self.loop.time())
-            r.memos = []
+            r.memos = ()
         r.end(a)
         log.error("tool leaked: %s goes on although its call is over: %s", r, a.fault)
         self._rest()
@@ -540,6 +570,7 @@ class Worker:
                 await asyncio.wait_for(self._beats.wait(), max(0.0, due - self.loop.time()))
                 await asyncio.sleep(random.random() * _ROLLCALL_JITTER)  # a thousand workers do not speak at once
             except asyncio.TimeoutError:
+                self.traced = tracing.enabled()
                 due = max(due + self._every, self.loop.time())
                 self._memory.forget(self.loop.time())
                 self._gone.forget(self.loop.time())

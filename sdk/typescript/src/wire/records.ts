@@ -258,6 +258,8 @@ export interface Event<R = Raw> {
   attempt?: number;
   worker?: string;
   executor?: string;
+  /** Where TurnStarted stands in a trace, as W3C writes it; absent where nobody traces. */
+  traceparent?: string;
   progress?: Progress;
   piece?: R;
   pieceSeq?: number;
@@ -489,6 +491,7 @@ const event = shape(
     attempt: int,
     worker: text,
     executor: text,
+    traceparent: text,
     progress: record(progress),
     piece: raw,
     piece_seq: int,

@@ -3,6 +3,7 @@ import type { Bus } from "../bus/connect.ts";
 import { Fault, InvalidResult, Overloaded, Upstream } from "../fault/fault.ts";
 import { type Kind, specOf } from "../fault/kinds.ts";
 import { Bytes, type Tool } from "../tool/define.ts";
+import type { Validated } from "../tool/schema.ts";
 import { sentences } from "../tool/violations.ts";
 import { formatBlobRef } from "../wire/blobref.ts";
 import { checkPair, codecNamed, H, json } from "../wire/headers.ts";
@@ -60,21 +61,23 @@ export function encode(v: unknown): { contentType: string; data: Uint8Array | st
 }
 
 /** Turns what a handler returned into an answer that fits the output schema and the bus. It throws a Fault. */
-export async function resultOf(tool: Tool, bus: Bus, v: unknown): Promise<Answer> {
-  let value = v;
-  if (tool.output.json !== undefined && !(v instanceof Bytes)) {
-    const checked = tool.output.validate(plain(tool, v));
-    const r = checked instanceof Promise ? await checked : checked;
-    if ("violations" in r) {
-      throw new InvalidResult(
-        `the result of ${tool.name} does not fit its output schema: ${sentences(r.violations, "the result")}`,
-        {
-          violations: r.violations,
-        },
-      );
-    }
-    value = r.value;
-  }
+export function resultOf(tool: Tool, bus: Bus, v: unknown): Answer | Promise<Answer> {
+  if (tool.output.json === undefined || v instanceof Bytes) return packed(tool, bus, v);
+  const checked = tool.output.validate(plain(tool, v));
+  return checked instanceof Promise
+    ? checked.then((r) => packed(tool, bus, fitting(tool, r)))
+    : packed(tool, bus, fitting(tool, checked));
+}
+
+function fitting(tool: Tool, r: Validated): unknown {
+  if ("value" in r) return r.value;
+  throw new InvalidResult(
+    `the result of ${tool.name} does not fit its output schema: ${sentences(r.violations, "the result")}`,
+    { violations: r.violations },
+  );
+}
+
+function packed(tool: Tool, bus: Bus, value: unknown): Answer | Promise<Answer> {
   const { contentType, data } = encodeResult(tool, value);
   const headers: Record<string, string> = contentType === json ? none : { [H.contentType]: contentType };
   if (data.length * 3 <= bus.inline) return { frame: "", headers, data };

@@ -64,13 +64,8 @@ function read(q: Request, tool: string, h: Header, data: Uint8Array): void {
   }
   q.key = get(h, H.key) || q.key;
   q.session = get(h, H.session);
-  for (const [header, value] of [
-    [H.key, q.key],
-    [H.session, q.session],
-  ] as const) {
-    if (Buffer.byteLength(value) > maxKey)
-      throw bad(header, `expected at most ${maxKey} bytes, got ${Buffer.byteLength(value)}`);
-  }
+  bounded(H.key, q.key);
+  bounded(H.session, q.session);
   const blob = get(h, H.blob);
   if (blob) {
     q.blob = within(H.blob, () => parseBlobRef(blob));
@@ -78,6 +73,11 @@ function read(q: Request, tool: string, h: Header, data: Uint8Array): void {
       throw bad(H.blob, `the arguments are elsewhere, and yet the body has ${data.length} bytes: send one of them`);
   }
   q.progress = get(h, H.progress);
+}
+
+function bounded(header: string, value: string): void {
+  const size = value.length * 3 > maxKey ? Buffer.byteLength(value) : 0;
+  if (size > maxKey) throw bad(header, `expected at most ${maxKey} bytes, got ${size}`);
 }
 
 /** Is a complaint about a header, as a fault. */
@@ -97,6 +97,7 @@ function within<T>(header: string, f: () => T): T {
 export function sumOf(q: Request): string {
   if (q.key === "") return "";
   if (q.blob) return q.blob.sha256;
-  if (q.args.length <= 64) return `=${Buffer.from(q.args).toString("latin1")}`;
+  const { buffer, byteOffset, length } = q.args;
+  if (length <= 64) return `=${Buffer.from(buffer, byteOffset, length).toString("latin1")}`;
   return createHash("sha256").update(q.args).digest("base64");
 }

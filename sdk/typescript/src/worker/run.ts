@@ -3,6 +3,7 @@ import { faultOf } from "../fault/classify.ts";
 import { Cancelled, Fault, InvalidArguments, Timeout, WorkerLost } from "../fault/fault.ts";
 import { parseArgs } from "../tool/args.ts";
 import type { Tool } from "../tool/define.ts";
+import type { Validated } from "../tool/schema.ts";
 import { sentences } from "../tool/violations.ts";
 import { formatCallRef } from "../wire/callref.ts";
 import { get, H, type Header, json } from "../wire/headers.ts";
@@ -11,6 +12,7 @@ import { type Manifest, progressCodec } from "../wire/records.ts";
 import { truncate } from "../wire/text.ts";
 import { type Answer, encode, failed, resultOf, stopped } from "./answer.ts";
 import type { Context, Logger } from "./context.ts";
+import { type Eventually, next } from "./eventually.ts";
 import type { Item } from "./memory.ts";
 import type { Request } from "./request.ts";
 import type { Memo, Worker } from "./worker.ts";
@@ -70,47 +72,64 @@ export class Run {
 
   /** Runs the handler and settles what comes of it, whatever the handler does. */
   start(): void {
-    this.arm(this.callers[0]!.call ? Math.min(acceptAfter, this.timeout) : this.timeout);
-    this.serve().then(
-      (a) => this.worker.finish(this, a),
-      (err: unknown) => this.worker.finish(this, failed(faultOf(err))),
+    const over = (a: Answer) => this.worker.finish(this, a);
+    const broken = (err: unknown) => over(failed(faultOf(err)));
+    const going = next(() => this.serve(), over, broken);
+    if (!going) return; // nothing had to be waited for, so there is nothing to watch
+    if (this.timeout <= acceptAfter) this.arm(this.timeout - (performance.now() - this.begun));
+    else this.worker.watch(this);
+  }
+
+  private serve(): Eventually<Answer> {
+    return next(
+      () => this.args(),
+      (args) => this.handle(args),
+      (err) => {
+        if (this.cause) return this.stoppedAs("not_started");
+        return failed(err instanceof Fault ? err : faultOf(err).with({ execution: "not_started" }));
+      },
     );
   }
 
-  private async serve(): Promise<Answer> {
-    let args: unknown;
-    try {
-      args = await this.args();
-    } catch (err) {
-      if (this.cause) return this.stoppedAs("not_started");
-      return failed(err instanceof Fault ? err : faultOf(err).with({ execution: "not_started" }));
-    }
+  private handle(args: unknown): Eventually<Answer> {
     if (this.cause) return this.stoppedAs("not_started");
-    try {
-      const ctx = new CallContext(this);
-      const { around } = this.worker.options;
-      const handle = async () => this.tool.handler(args, ctx);
-      const value = await (around ? around(ctx, handle) : handle());
-      return await resultOf(this.tool, this.worker.bus, value);
-    } catch (err) {
-      return this.failure(err);
-    }
+    const wrong = (err: unknown) => this.failure(err);
+    return next(
+      () => {
+        const ctx = new CallContext(this);
+        const { around } = this.worker.options;
+        return around ? around(ctx, async () => this.tool.handler(args, ctx)) : this.tool.handler(args, ctx);
+      },
+      (value) =>
+        next(
+          () => resultOf(this.tool, this.worker.bus, value),
+          (a) => a,
+          wrong,
+        ),
+      wrong,
+    );
   }
 
   /** Fetches, reads and checks the arguments. */
-  private async args(): Promise<unknown> {
-    let bytes = this.request.args;
-    if (this.request.blob) {
-      try {
-        bytes = await getBlob(this.worker.bus, this.request.blob, this.signal);
-      } catch (err) {
+  private args(): Eventually<unknown> {
+    const { args, blob } = this.request;
+    if (!blob) return this.checked(args);
+    return next(
+      () => getBlob(this.worker.bus, blob, this.signal),
+      (bytes) => this.checked(bytes),
+      (err) => {
         const f = faultOf(err);
         throw f.with({ message: `the arguments could not be fetched: ${f.message}`, execution: "not_started" });
-      }
-    }
-    const args = parseArgs(bytes);
-    const checked = this.tool.input.validate(args);
-    const r = checked instanceof Promise ? await checked : checked;
+      },
+    );
+  }
+
+  private checked(bytes: Uint8Array): Eventually<unknown> {
+    const checked = this.tool.input.validate(parseArgs(bytes));
+    return checked instanceof Promise ? checked.then((r) => this.accepted(r)) : this.accepted(checked);
+  }
+
+  private accepted(r: Validated): unknown {
     if ("value" in r) return r.value;
     throw new InvalidArguments(
       `arguments of ${this.tool.name} are invalid: ${sentences(r.violations, "the arguments")}`,
@@ -151,13 +170,18 @@ export class Run {
 
   // Time.
 
+  /** Whether it has a timer of its own. */
+  get timed(): boolean {
+    return this.timer !== undefined;
+  }
+
   private arm(ms: number): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(this.due, Math.min(Math.max(1, ms), maxMs));
   }
 
   /** Is what the timer does: the accept frame, the deadline, the end of patience. */
-  private due = (): void => {
+  readonly due = (): void => {
     if (this.ended) return;
     const now = performance.now() + 1; // a timer may be a little early
     const deadline = this.begun + this.timeout;
@@ -296,26 +320,32 @@ export class Run {
 /** A run as its handler sees it. */
 class CallContext implements Context {
   readonly #run: Run;
-  readonly tool: string;
-  readonly turn: string;
-  readonly call: string;
-  readonly attempt: number;
-  readonly key: string;
-  readonly session: string;
-  readonly timeoutMs: number;
 
   constructor(run: Run) {
-    const { ref, key, session } = run.request;
     this.#run = run;
-    this.tool = run.tool.name;
-    this.turn = ref?.turn ?? "";
-    this.call = ref?.call ?? "";
-    this.attempt = ref?.attempt ?? 0;
-    this.key = key;
-    this.session = session;
-    this.timeoutMs = run.timeout;
   }
 
+  get tool(): string {
+    return this.#run.tool.name;
+  }
+  get turn(): string {
+    return this.#run.request.ref?.turn ?? "";
+  }
+  get call(): string {
+    return this.#run.request.ref?.call ?? "";
+  }
+  get attempt(): number {
+    return this.#run.request.ref?.attempt ?? 0;
+  }
+  get key(): string {
+    return this.#run.request.key;
+  }
+  get session(): string {
+    return this.#run.request.session;
+  }
+  get timeoutMs(): number {
+    return this.#run.timeout;
+  }
   get deadline(): Date {
     return new Date(Date.now() + this.remaining());
   }

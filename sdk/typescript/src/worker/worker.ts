@@ -7,7 +7,7 @@ import { sdk } from "../version.ts";
 import { type CallRef, callKey, parseCallRef } from "../wire/callref.ts";
 import { encodeFault } from "../wire/faultrecord.ts";
 import { frameOf, fromNats, get, H, msgpack } from "../wire/headers.ts";
-import { cancelGrace, heartbeatEvery, maxTools } from "../wire/limits.ts";
+import { acceptAfter, cancelGrace, heartbeatEvery, maxTools } from "../wire/limits.ts";
 import { checkId, maxName } from "../wire/names.ts";
 import { describeCodec, heartbeatCodec } from "../wire/records.ts";
 import { ReplyRule } from "../wire/reply.ts";
@@ -123,7 +123,8 @@ export class Worker {
   private readonly memory: Memory<Memo>;
   private readonly gone = new Memory<number>(10_000, 10_000, maxMemory); // calls, and up to which attempt they were cancelled
   private readonly unsent = new Outbox();
-  private readonly live = new Set<Run>();
+  private readonly live = new Set<Run>(); // the oldest first
+  private watching = false;
   private readonly began = new Signal();
   private readonly stop = new Signal();
   private readonly hurry = new Signal();
@@ -507,16 +508,18 @@ export class Worker {
   private admit(s: Served, q: Request, c: Caller, chosen: boolean): Answer | undefined {
     const now = performance.now();
     const sum = sumOf(q);
+    let m: Item<Memo> | undefined;
     if (q.call) {
       const gone = this.gone.get(q.call, now);
       if (gone && c.attempt <= gone.val) {
         return stopped(new Cancelled("the call was cancelled before it came", { execution: "not_started" }));
       }
-      const seen = this.memory.get(memoKey(s.tool.name, q.call), now)?.val.attempt ?? 0;
+      m = this.memory.get(memoKey(s.tool.name, q.call), now);
+      const seen = m?.val.attempt ?? 0;
       if (c.attempt < seen) return this.no(nack("cancelled", `attempt ${c.attempt} is older than attempt ${seen}`));
     }
     if (q.key) {
-      const m = this.memory.get(memoKey(s.tool.name, q.key), now);
+      if (q.key !== q.call) m = this.memory.get(memoKey(s.tool.name, q.key), now);
       if (m && (m.val.run || m.val.answer)) return this.repeat(m, sum, q, c, now);
     }
     if (this.quiet || this.phase === "closed" || (this.phase === "draining" && chosen)) {
@@ -527,15 +530,35 @@ export class Worker {
     }
     const r = new Run(this, s.tool, q, c);
     if (q.key) {
-      r.key = this.remember(r, q.key, 0, now);
+      r.key = this.remember(r, q.key, q.key === q.call ? c.attempt : 0, now);
       r.key.val.sum = sum;
     }
-    if (q.call) this.remember(r, q.call, c.attempt, now);
+    if (q.call && q.call !== q.key) this.remember(r, q.call, c.attempt, now);
     this.live.add(r);
     s.calls++;
     r.start();
     return undefined;
   }
+
+  /**
+   * Sees to it that a run is due when acceptAfter has passed since it began, if it has not ended by then. One timer does
+   * for all: most runs end before it.
+   */
+  watch(r: Run): void {
+    if (this.watching) return;
+    this.watching = true;
+    setTimeout(this.look, Math.max(1, r.begun + acceptAfter - performance.now()));
+  }
+
+  private look = (): void => {
+    this.watching = false;
+    const old = performance.now() + 1 - acceptAfter; // a timer may be a little early
+    for (const r of this.live) {
+      if (r.timed) continue;
+      if (r.begun > old) return this.watch(r); // as are those that come after it
+      r.due();
+    }
+  };
 
   private no(a: Answer): Answer {
     this.nacked++;

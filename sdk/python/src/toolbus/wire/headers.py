@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from .errors import WireError, quote
@@ -41,6 +42,14 @@ _ALLOWED: Final = frozenset(
 _ENDS: Final = frozenset(("", "result", "error", "nack", "stopped"))
 
 
+_folded: Final = lru_cache(1024)(str.lower)
+
+
+@lru_cache(1024)  # they are few and the same in every message
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
 def get(header: Mapping[str, str] | None, name: str) -> str:
     """The value of a header, its name in any case, or "". A name that stands there exactly as asked for wins; of
     several that differ in case only, the first in byte order does, so that everybody reads the same one.
@@ -57,11 +66,11 @@ def get(header: Mapping[str, str] | None, name: str) -> str:
 
 def check_pair(name: str, value: str) -> None:
     """Refuse a name that is no HTTP token, and a value with CR, LF or NUL or of more than 8 KiB."""
-    if _NAME.fullmatch(name) is None:
+    if not _is_name(name):
         raise WireError("header", f"header name {quote(name)}: use 1 to 128 letters, digits and !#$%&'*+-.^_`|~")
     if len(value) > MAX_VALUE // 4 and len(value.encode("utf-8", "replace")) > MAX_VALUE:
         raise WireError("too_large", f"header {name} is longer than the {MAX_VALUE} bytes that are allowed")
-    if "\r" in value or "\n" in value or "\0" in value:
+    if not value.isprintable() and ("\r" in value or "\n" in value or "\0" in value):
         raise WireError("header", f"header {name} has a line break or NUL in it; take it out or encode the value")
 
 
@@ -78,6 +87,26 @@ def check(header: Mapping[str, str]) -> None:
 def inbound(header: Mapping[str, str]) -> Header:
     """What may be passed on of a message's headers: all but Nats-*, in any case, which speak to the server."""
     return {k: v for k, v in header.items() if k[:5].lower() != "nats-"}
+
+
+def read(header: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[[str], str | None]]:
+    """``inbound`` and ``check`` in one, and what gets a value by its name in lower case, as ``get`` does."""
+    folded: dict[str, str] = {}
+    size = 0
+    usual = True
+    for name, value in header.items():
+        low = _folded(name)
+        folded[low] = value
+        size += len(name) + len(value)
+        if low[:5] == "nats-" or not (_is_name(name) and value.isascii() and value.isprintable()):
+            usual = False
+    passed = header
+    if not usual or size > MAX_VALUE // 2:
+        passed = inbound(header)
+        check(passed)
+    if len(folded) < len(header):  # names that differ in case only: everybody reads the same one
+        folded = {name: get(header, name) for name in folded}
+    return passed, folded.get
 
 
 def allowed(name: str) -> bool:

@@ -378,6 +378,8 @@ class Event(Record):
     attempt: int = integer()
     worker: str = text()
     executor: str = text()
+    traceparent: str = text()
+    """Where TurnStarted stands in a trace, as W3C writes it; empty where nobody traces."""
     progress: ProgressRecord | None = _w(ProgressRecord)
     raw_piece: bytes | None = _w("raw", "piece")
     piece_seq: int = integer()

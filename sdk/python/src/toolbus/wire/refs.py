@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .errors import WireError, quote
 from .limits import MAX_ATTEMPT, MAX_BLOB, MAX_CHUNKS
@@ -13,8 +13,7 @@ _CALL: Final = re.compile(r"(([A-Za-z0-9_-]{1,128})/([A-Za-z0-9_-]{1,128}))/([1-
 _BLOB: Final = re.compile(r"v1;([A-Za-z0-9_-]{1,128});(0|[1-9][0-9]{0,8});([1-9][0-9]{0,4});([0-9a-f]{64})")
 
 
-@dataclass(frozen=True, slots=True)
-class CallRef:
+class CallRef(NamedTuple):
     """One attempt, everywhere: ``<turn>/<call>/<attempt>``."""
 
     turn: str

@@ -13,7 +13,8 @@ QUEUE_WORKERS: Final = "workers"
 """The queue group of everybody who answers a tool's call subject."""
 
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_PLAIN: Final = re.compile(r"[!-~]+")
+# Printable ASCII without blank, * and >, in tokens that are not empty.
+_PLAIN: Final = re.compile(r"(?!\$)[!-)+-\-/-=?-~]+(?:\.[!-)+-\-/-=?-~]+)*")
 
 
 class Subjects:
@@ -160,10 +161,7 @@ class ReplyRule:
         """Whether a worker that was called as ``tool`` may publish to ``reply``."""
         if not _is_plain(reply):
             return False
-        first, dot, _ = reply.partition(".")
-        if not dot:
-            return False
-        if first in ("_INBOX", "_R_") or first.startswith("_INBOX_"):
+        if reply.startswith(("_INBOX.", "_R_.")) or (reply.startswith("_INBOX_") and "." in reply):
             return True
         if is_name(tool) and reply.startswith((f"{self._reply}{tool}.", f"{self._res}{tool}.")):
             return True
@@ -172,12 +170,4 @@ class ReplyRule:
 
 def _is_plain(subject: str) -> bool:
     """Whether this is a subject to publish to that is not the server's own."""
-    return (
-        0 < len(subject) <= MAX_SUBJECT
-        and _PLAIN.fullmatch(subject) is not None
-        and subject[0] not in "$."
-        and subject[-1] != "."
-        and ".." not in subject
-        and "*" not in subject
-        and ">" not in subject
-    )
+    return len(subject) <= MAX_SUBJECT and _PLAIN.fullmatch(subject) is not None
