@@ -1,4 +1,4 @@
-"""A client: a turn of two calls, its events as they come. Needs `executor dev` and ``python -m toolbus run weather``."""
+"""A client: a turn of two calls, its events as they come. Needs `executor dev` and ``python -m toolbus run sky``."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from toolbus import Call, Client
 async def main() -> None:
     """Run it."""
     async with await Client.connect() as client:
-        calls = [Call("a", "weather", {"city": "Lisbon"}), Call("b", "weather", {"city": "Oslo"})]
+        calls = [Call("a", "sky", {"city": "Lisbon"}), Call("b", "sky", {"city": "Oslo"})]
         async for event in client.stream(calls):
             print(event.type, event.call)
             if event.outcome is not None:

@@ -28,13 +28,11 @@ async def test_it_serves_and_drains(nats_url: str, bus: Bus) -> None:
     states: asyncio.Queue[Heartbeat] = asyncio.Queue()
     await bus.subscribe("py.v1.hb.*", lambda m: states.put_nowait(codec.decode(m.data, Heartbeat)))
     await bus.flush()
-    process = start(
-        "weather", TOOLBUS_NATS_URL=nats_url, TOOLBUS_PREFIX="py", TOOLBUS_CONCURRENCY="3", TOOLBUS_LOG_FORMAT="json"
-    )
+    process = start("sky", TOOLBUS_NATS_URL=nats_url, TOOLBUS_PREFIX="py", TOOLBUS_CONCURRENCY="3", TOOLBUS_LOG_FORMAT="json")
     try:
         hello = await asyncio.wait_for(states.get(), 20)
-        assert (hello.state, hello.capacity, [t.id for t in hello.tools]) == ("hello", 3, ["weather"])
-        m = await bus.request("py.v1.call.weather", b'{"city":"Oslo"}')
+        assert (hello.state, hello.capacity, [t.id for t in hello.tools]) == ("hello", 3, ["sky"])
+        m = await bus.request("py.v1.call.sky", b'{"city":"Oslo"}')
         assert json.loads(m.data) == {"city": "Oslo", "sky": "snow"}
         process.send_signal(signal.SIGTERM)
         while (await asyncio.wait_for(states.get(), 20)).state != "bye":
@@ -48,10 +46,10 @@ async def test_it_serves_and_drains(nats_url: str, bus: Bus) -> None:
 def test_mistakes() -> None:
     for args, code, words in (
         (("nothing_here",), 2, "No module named"),
-        (("weather:SKY",), 2, "expected a function with @tool"),
-        (("weather", "--concurrency", "0"), 2, "expected 1 or more"),
-        (("weather", "--prefix", "a.b"), 2, "subject prefix"),
-        (("weather", "--nats-url", "nats://127.0.0.1:1"), 3, "cannot connect"),
+        (("sky:SKY",), 2, "expected a function with @tool"),
+        (("sky", "--concurrency", "0"), 2, "expected 1 or more"),
+        (("sky", "--prefix", "a.b"), 2, "subject prefix"),
+        (("sky", "--nats-url", "nats://127.0.0.1:1"), 3, "cannot connect"),
     ):
         process = start(*args)
         _, err = process.communicate(timeout=30)

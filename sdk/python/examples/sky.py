@@ -1,4 +1,4 @@
-"""A whole worker: ``python -m toolbus run weather``."""
+"""A whole worker: ``python -m toolbus run sky``."""
 
 from toolbus import NotFound, tool
 
@@ -6,7 +6,7 @@ SKY = {"Lisbon": "clear", "Oslo": "snow"}
 
 
 @tool(effect="read")
-def weather(city: str) -> dict[str, str]:
+def sky(city: str) -> dict[str, str]:
     """Says what the weather is like in a city."""
     if city not in SKY:
         raise NotFound(f"no weather is known for {city}")
