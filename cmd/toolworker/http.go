@@ -31,7 +31,7 @@ func httpCommand() *cobra.Command {
 		Use:   "http (--manifest FILE | --openapi FILE [--server URL])",
 		Short: "Run an HTTP endpoint, or an API, as tools",
 		Long:  httpLong,
-		Example: `  toolworker http --manifest examples/bridges/weather.yaml
+		Example: `  toolworker http --manifest examples/bridges/forecast.yaml
   toolworker http --openapi petstore.yaml --server https://pets.example.com/v1 --include listPets --header 'Authorization: Bearer ${env:PETS}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
