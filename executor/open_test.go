@@ -167,6 +167,7 @@ func TestClientLoss(t *testing.T) {
 					t.Errorf("%s after %v, want cancelled within 4 s", ev.Outcome.Status, took)
 				}
 				<-gone
+				time.Sleep(time.Second) // nobody waits for the journal
 				events, err := st.client().Trace(t.Context(), "mine")
 				if err != nil || events[len(events)-1].Type != wire.TurnEnded {
 					t.Errorf("Trace = %d events, %v, want the journal to its end", len(events), err)
