@@ -8,6 +8,7 @@
 //	go run ./bench kill       from SIGKILL of a worker to worker_lost
 //	go run ./bench dispatch   queueing under load, beside the plain queue group
 //	go run ./bench turns      turns of many calls: makespan, cost per call, memory, a fleet's throughput
+//	go run ./bench telemetry  what metrics and traces cost a call
 //	go run ./bench ready      from start to ready of `executor dev`
 //
 // The far side, a server with repliers and workers, is this program again in a process of its own.
@@ -47,10 +48,11 @@ func main() {
 	f.DurationVar(&cfg.each, "each", 0, "length of each measurement of call, turns (1s) and dispatch (10s)")
 	all := map[string]func(config) error{
 		"call": call, "inflight": inflight, "cancel": cancelled, "kill": kill, "dispatch": dispatch, "turns": turns, "ready": ready,
+		"telemetry": telemetry,
 	}
 	run := all[what]
 	if run == nil {
-		fmt.Fprintln(os.Stderr, "usage: bench call|inflight|cancel|kill|dispatch|turns|ready [flags]")
+		fmt.Fprintln(os.Stderr, "usage: bench call|inflight|cancel|kill|dispatch|turns|telemetry|ready [flags]")
 		f.PrintDefaults()
 		os.Exit(2)
 	}

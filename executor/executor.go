@@ -56,6 +56,7 @@ type Config struct {
 	Journal Journal
 
 	Observer Observer     // nil observes nothing
+	Trace    Tracer       // nil hands the client's trace headers on to the workers as they came
 	Logger   *slog.Logger // nil discards
 }
 
@@ -151,9 +152,9 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Breakers = nil // a bucket that could not be opened
 	}
 	e.gates = newGates(cfg.Breakers, cfg.Bus, cfg.Logger)
-	e.gates.busyness, e.gates.resized = e.InFlight, e.split
-	if o := cfg.Observer; o != nil {
-		e.gates.notice = o.Event
+	e.gates.tell, e.gates.resized = e.tell, e.split
+	if cfg.Observer != nil || cfg.Trace != nil {
+		e.gates.notice = e.share
 	}
 	return e, nil
 }

@@ -42,13 +42,13 @@ type gates struct {
 	stop    context.CancelFunc
 	writers sync.WaitGroup
 
-	away     atomic.Bool
-	born     time.Time
-	synced   atomic.Int64  // when the copy was last known to be whole, in nanoseconds since born: no wall clock counts
-	era      atomic.Uint64 // the latest that was told: see kvstate.Update
-	others   others
-	busyness func() int // calls under way
-	resized  func(int)  // told how many executors live, when that has changed
+	away    atomic.Bool
+	born    time.Time
+	synced  atomic.Int64  // when the copy was last known to be whole, in nanoseconds since born: no wall clock counts
+	era     atomic.Uint64 // the latest that was told: see kvstate.Update
+	others  others
+	tell    func(time.Time, *Presence) // what this executor is about
+	resized func(int)                  // told how many executors live, when that has changed
 }
 
 func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {

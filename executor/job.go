@@ -93,6 +93,7 @@ func (j *job) begin(now time.Time, do *turn.Effect) *attempt {
 	a.job, a.ready, a.n, a.sent, a.key = j, j.ready, do.Attempt, now.Sub(j.run.e.born), do.Key
 	a.head[0] = wire.CallRef{Turn: j.run.req.ID, Call: j.id(), Attempt: do.Attempt}.String()
 	a.limit(do.Timeout)
+	a.ready.state.tally.out.Add(1)
 	j.now = a
 	return a
 }
@@ -169,6 +170,7 @@ func (j *job) ended(now time.Time, do *turn.Effect) {
 				a.peer.ended(now, do.Fault.Kind)
 			}
 		}
+		a.count(do, rep.Took)
 		a.release()
 		j.now = nil
 	}

@@ -13,8 +13,16 @@ import (
 type Presence struct {
 	Executor string `json:"executor"`
 	InFlight int    `json:"in_flight"` // calls under way
+	Turns    int    `json:"turns"`     // turns under way
 	Breakers string `json:"breakers"`  // SharedBreakers or LocalBreakers
+
+	// Tools are those with the most to tell, at most fifty; MoreTools is how many others were called.
+	Tools     []ToolTally `json:"tools,omitempty"`
+	MoreTools int         `json:"more_tools,omitempty"`
 }
+
+// MaxPresence bounds a Presence on the bus, in bytes.
+const MaxPresence = 32 << 10
 
 // What a Presence says of circuit breakers.
 const (
@@ -65,15 +73,15 @@ func (gs *gates) meet(ctx context.Context) {
 
 func (gs *gates) presence() []byte {
 	p := Presence{Executor: gs.me, Breakers: SharedBreakers}
-	if gs.busyness != nil {
-		p.InFlight = gs.busyness()
+	if gs.tell != nil {
+		gs.tell(time.Now(), &p)
 	}
 	if gs.away.Load() {
 		p.Breakers = LocalBreakers
 	}
 	b, err := json.Marshal(p)
 	if err != nil {
-		panic("a presence is two words and a number: " + err.Error())
+		panic("a presence is words and finite numbers: " + err.Error())
 	}
 	return b
 }

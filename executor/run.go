@@ -18,6 +18,7 @@ type run struct {
 	header   wire.Header
 	done     func(*wire.Outcome)
 	observer Observer
+	trace    Trace // nil: nobody follows it
 	began    time.Time
 	recorded bool         // somebody looks
 	only     [1]tool.Call // most turns have one
@@ -47,7 +48,8 @@ const maxQueue = 1024
 // start begins the turn. The error is a *turn.PlanError. r.mu is held.
 func (r *run) start() error {
 	e := r.e
-	r.recorded = r.observer != nil || e.cfg.Observer != nil || e.cfg.Journal != nil
+	r.follow()
+	r.recorded = r.observer != nil || r.trace != nil || e.cfg.Observer != nil || e.cfg.Journal != nil
 	err := r.turn.Init(turn.Config{
 		Request: &r.req, Deadline: e.cfg.TurnTimeout, Grace: e.cfg.Grace,
 		Parallel: e.cfg.Parallel, ToolParallel: e.cfg.ToolParallel, KeepsLate: e.cfg.Journal != nil, Recorded: r.recorded, Tools: e.lookup,
@@ -222,6 +224,9 @@ func (r *run) end() {
 		return
 	}
 	r.over = true
+	if r.trace != nil {
+		r.trace.Over()
+	}
 	r.settle(r.calls)
 	r.e.leave(r)
 }
@@ -230,7 +235,7 @@ func (r *run) end() {
 func (r *run) record(now time.Time, ev *wire.Event) {
 	switch ev.Type {
 	case wire.TurnStarted:
-		ev.Executor = r.e.ID()
+		ev.Executor, ev.Traceparent = r.e.ID(), wire.Get(r.header, wire.HeaderTraceparent)
 	case wire.AttemptStarted:
 		if call, ok := r.turn.Find(ev.Call); ok {
 			ev.Worker = r.job(call).worker()
@@ -248,6 +253,9 @@ func (r *run) show(now time.Time, ev *wire.Event) {
 	}
 	if o := r.e.cfg.Observer; o != nil {
 		o.Event(ev)
+	}
+	if r.trace != nil {
+		r.trace.Event(ev)
 	}
 	if r.observer != nil {
 		r.observer.Event(ev)

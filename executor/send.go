@@ -97,7 +97,8 @@ func (a *attempt) publish(now time.Time, tried []*peer) *fault.Fault {
 // header is the headers of an attempt: two on a plain call.
 func (a *attempt) header() wire.Header {
 	r := a.job.run
-	h := make(wire.Header, 4+len(r.header))
+	trace := a.traced()
+	h := make(wire.Header, 4+len(trace))
 	h[wire.HeaderCall] = a.head[:1:1]
 	h[wire.HeaderTimeout] = a.head[1:]
 	if a.key != "" {
@@ -106,7 +107,7 @@ func (a *attempt) header() wire.Header {
 	if s := r.req.Session; s != "" {
 		h[wire.HeaderSession] = []string{s}
 	}
-	for k, v := range r.header {
+	for k, v := range trace {
 		h[k] = v
 	}
 	return h

@@ -18,6 +18,7 @@ type toolState struct {
 	subject string // of the queue group
 	budget  *retry.Budget
 	ready   atomic.Pointer[ready]
+	tally   tally
 }
 
 // ready is a manifest worked out once. It is immutable.

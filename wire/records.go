@@ -150,7 +150,10 @@ type Event struct {
 	Attempt int     `json:"attempt,omitempty" msgpack:"attempt,omitempty"`
 	Worker  string  `json:"worker,omitempty" msgpack:"worker,omitempty"`
 
-	Executor string          `json:"executor,omitempty" msgpack:"executor,omitempty"`
+	Executor string `json:"executor,omitempty" msgpack:"executor,omitempty"`
+	// Traceparent is where TurnStarted stands in a trace, as W3C writes it; absent where nobody traces.
+	Traceparent string `json:"traceparent,omitempty" msgpack:"traceparent,omitempty"`
+
 	Progress *ProgressRecord `json:"progress,omitempty" msgpack:"progress,omitempty"`
 	Piece    json.RawMessage `json:"piece,omitempty" msgpack:"piece,omitempty"`
 	PieceSeq int             `json:"piece_seq,omitempty" msgpack:"piece_seq,omitempty"`

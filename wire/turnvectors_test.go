@@ -75,7 +75,7 @@ func on(typ string, seq int64, atMs float64, fill Event) *Event {
 
 var eventRecords = []record{
 	{"TurnStarted with its request", "event", &Event{V: 1, Type: TurnStarted, Seq: 1, Time: "2026-11-21T08:00:00Z", Turn: "t2", Executor: "x-1",
-		Request: &TurnRequest{ID: "t2", DeadlineMs: 5000, Open: true, Calls: []tool.Call{{ID: "flights", Tool: "flight_search", Args: raw(`{}`)}}}}},
+		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Request: &TurnRequest{ID: "t2", DeadlineMs: 5000, Open: true, Calls: []tool.Call{{ID: "flights", Tool: "flight_search", Args: raw(`{}`)}}}}},
 	{"CallsAdded", "event", &Event{V: 1, Type: CallsAdded, Seq: 2, AtMs: 10, Turn: "t2",
 		Request: &TurnRequest{ID: "t2", Calls: []tool.Call{{ID: "book", Tool: "book_trip", After: []string{"flights"}}}}}},
 	{"TurnClosed", "event", &Event{V: 1, Type: TurnClosed, Seq: 3, AtMs: 11, Turn: "t2"}},

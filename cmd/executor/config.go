@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -35,6 +36,10 @@ type Config struct {
 
 	Journal JournalConfig `yaml:"journal"`
 	Late    LateConfig    `yaml:"late"`
+
+	// Where operators are answered, host:port. Empty is nowhere.
+	MetricsAddr string `yaml:"metrics_addr" env:"TOOLBUS_METRICS_ADDR"` // /metrics, /healthz, /readyz, /loglevel
+	PprofAddr   string `yaml:"pprof_addr" env:"TOOLBUS_PPROF_ADDR"`     // /debug/pprof
 
 	// Embedded starts a NATS server in this process.
 	Embedded bool   `yaml:"embedded" env:"TOOLBUS_EMBEDDED"`
@@ -135,6 +140,11 @@ func (c *Config) check() error {
 	}{{"max_in_flight", c.MaxInFlight}, {"max_turns", c.MaxTurns}, {"parallel", c.Parallel}, {"tool_parallel", c.ToolParallel}} {
 		if f.n < 0 {
 			bad(f.field, "expected 0 or more, got %d", f.n)
+		}
+	}
+	for _, f := range []struct{ field, addr string }{{"metrics_addr", c.MetricsAddr}, {"pprof_addr", c.PprofAddr}} {
+		if _, _, err := net.SplitHostPort(f.addr); f.addr != "" && err != nil {
+			bad(f.field, "expected host:port, such as 127.0.0.1:9464, got %q", f.addr)
 		}
 	}
 	if _, err := cli.Logger(io.Discard, c.LogLevel, c.LogFormat); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/internal/demo"
+	toolotel "github.com/toolbus/toolbus/otel"
 	"github.com/toolbus/toolbus/worker"
 )
 
@@ -35,8 +36,10 @@ Ctrl-C stops.`,
 	}
 	f := c.Flags()
 	f.StringVar(&files, "files", ".", "`folder` that the demo tool file_search looks in")
+	seen := p.bindListeners(f)
 	dir, port := f.String("store-dir", "", "where NATS keeps its files (default below the user's data folder)"), f.Int("port", 0, "port of NATS, -1 for any free one (default 4222)")
 	c.PreRun = func(*cobra.Command, []string) {
+		seen()
 		if f.Changed("store-dir") {
 			p.cfg.StoreDir = *dir
 		}
@@ -49,11 +52,22 @@ Ctrl-C stops.`,
 
 func (p *program) runDev(ctx context.Context, files string) error {
 	began := time.Now()
+	look, err := p.lookOut(ctx, "warn")
+	if err != nil {
+		return err
+	}
+	defer look.Close()
+	flush, err := p.traces(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	server, err := p.embed(dataDir("dev"))
 	if err != nil {
 		return err
 	}
 	defer server.Shutdown()
+	look.server = server
 	c, err := p.join(ctx, server, "executor")
 	if err != nil {
 		return err
@@ -104,7 +118,9 @@ func (p *program) demoWorker(ctx context.Context, server *bus.Server, cfg demo.C
 		c.Close()
 		return nil, nil, err
 	}
-	w, err := worker.New(worker.Config{Bus: c, Tools: tools, Grace: time.Second, Logger: p.log})
+	w, err := worker.New(worker.Config{
+		Bus: c, Tools: tools, Grace: time.Second, Observer: toolotel.NewWorkerTracer(p.tracing(), c.ID()), Logger: p.log,
+	})
 	if err != nil {
 		c.Close()
 		return nil, nil, err

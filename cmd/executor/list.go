@@ -138,7 +138,7 @@ func (p *program) listen(ctx context.Context) ([]executor.Presence, error) {
 	heard := map[string]executor.Presence{}
 	_, err = c.Subscribe(c.Subjects().Event("executor.*"), "", func(m *nats.Msg) {
 		var e executor.Presence
-		if len(m.Data) > 4<<10 || json.Unmarshal(m.Data, &e) != nil || tool.CheckID(e.Executor) != nil {
+		if len(m.Data) > executor.MaxPresence || json.Unmarshal(m.Data, &e) != nil || tool.CheckID(e.Executor) != nil {
 			return
 		}
 		mu.Lock()

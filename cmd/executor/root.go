@@ -27,8 +27,9 @@ type program struct {
 	level  string
 	format string
 
-	cfg Config
-	log *slog.Logger
+	cfg  Config
+	log  *slog.Logger
+	look *lookout // while it serves
 }
 
 // errCode is an error with the code to exit with.
@@ -100,7 +101,7 @@ Settings come from flags, else from the environment (TOOLBUS_NATS_URL for --nats
 	root.PersistentFlags().StringVar(&p.file, "config", "", "YAML `file` with settings; see executor config check")
 	root.PersistentFlags().StringVar(&p.level, "log-level", "", "debug, info, warn or error (default warn; info for serve)")
 	root.PersistentFlags().StringVar(&p.format, "log-format", "", "text or json (default text)")
-	root.AddCommand(p.dev(), p.serve(), p.call(), p.turn(), p.trace(), p.late(), p.tools(), p.workers(), p.breakers(), p.executors(), p.config(), p.version(), p.crashWorker())
+	root.AddCommand(p.dev(), p.serve(), p.call(), p.turn(), p.trace(), p.late(), p.top(), p.tools(), p.workers(), p.breakers(), p.executors(), p.config(), p.version(), p.crashWorker())
 	return root
 }
 

@@ -31,15 +31,15 @@ The second one stops at once.`,
   executor serve --embedded --store-dir /var/lib/toolbus   # with a NATS server of its own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if p.cfg.LogLevel == "" {
-				p.log, _ = cli.Logger(p.err, "info", p.cfg.LogFormat)
-			}
 			return p.runServe(cmd.Context())
 		},
 	}
 	f := c.Flags()
+	f.SortFlags = false
+	seen := p.bindListeners(f)
 	embedded, dir, port := f.Bool("embedded", false, "start a NATS server in this process"), f.String("store-dir", "", "where the embedded server keeps its files"), f.Int("port", 0, "port of the embedded server (default 4222)")
 	c.PreRun = func(*cobra.Command, []string) {
+		seen()
 		if f.Changed("embedded") {
 			p.cfg.Embedded = *embedded
 		}
@@ -54,17 +54,23 @@ The second one stops at once.`,
 }
 
 func (p *program) runServe(ctx context.Context) error {
-	flush, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-executor", Version: version})
+	look, err := p.lookOut(ctx, "info")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = flush(context.WithoutCancel(ctx)) }() // it bounds itself, and logs what it could not send
+	defer look.Close()
+	flush, err := p.traces(ctx)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	var server *bus.Server
 	if p.cfg.Embedded {
 		if server, err = p.embed(dataDir("serve")); err != nil {
 			return err
 		}
 		defer server.Shutdown()
+		look.server = server
 	}
 	c, err := p.join(ctx, server, "executor")
 	if err != nil {
@@ -79,6 +85,23 @@ func (p *program) runServe(ctx context.Context) error {
 	err = h.wait()
 	p.log.Info("executor has stopped", "id", c.ID())
 	return err
+}
+
+// traces sets tracing up, as the OTEL_ variables say. Call flush at the end.
+func (p *program) traces(ctx context.Context) (flush func(), err error) {
+	stop, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-executor", Version: version, Logger: p.log})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := stop(context.WithoutCancel(ctx)); err != nil { // it bounds itself
+			p.log.Warn("traces were lost", "why", err)
+		}
+	}, nil
+}
+
+func (p *program) tracing() toolotel.TraceConfig {
+	return toolotel.TraceConfig{Prefix: p.cfg.Prefix, Logger: p.log}
 }
 
 // embed starts the NATS server of this process.
@@ -132,9 +155,9 @@ func (p *program) start(ctx context.Context, c *bus.Conn, embedded bool) (*house
 	}
 	kept := p.keep(ctx, c, embedded)
 	ex, err := executor.New(executor.Config{
-		Bus: c, Registry: reg, Breakers: breakers, Journal: kept, TurnTimeout: p.cfg.TurnTimeout,
+		Bus: c, Registry: reg, Breakers: breakers, Journal: kept, Observer: p.look.observer(), TurnTimeout: p.cfg.TurnTimeout,
 		MaxInFlight: p.cfg.MaxInFlight, MaxTurns: p.cfg.MaxTurns, Parallel: p.cfg.Parallel, ToolParallel: p.cfg.ToolParallel,
-		Logger: p.log,
+		Trace: toolotel.NewTracer(p.tracing()), Logger: p.log,
 	})
 	if err != nil {
 		forget()
@@ -159,6 +182,7 @@ func (p *program) start(ctx context.Context, c *bus.Conn, embedded bool) (*house
 	}()
 	select {
 	case <-ex.Ready():
+		p.look.up(ctx, c, reg, ex, kept)
 		return h, nil
 	case err := <-h.ended:
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,16 +20,19 @@ import (
 )
 
 func (p *program) trace() *cobra.Command {
-	var asJSON bool
+	var asJSON, inOTel bool
 	var svg string
 	var width int
 	c := &cobra.Command{
 		Use:   "trace TURN",
 		Short: "Show how a turn went: attempts, waits, decisions, late results",
 		Long: `Show how a turn went, as its journal has it: each call with its attempts, what went wrong, what was decided and why,
-what it waited for, and what came late. Values are not in the journal unless the executor is told to keep them.`,
+what it waited for, and what came late. Values are not in the journal unless the executor is told to keep them.
+
+With --otel it prints the id of the turn's OpenTelemetry trace instead, to look up where your traces are.`,
 		Example: `  executor trace 7XkQ2mVd9hB1sYtR
   executor trace 7XkQ2mVd9hB1sYtR --svg turn.svg
+  executor trace 7XkQ2mVd9hB1sYtR --otel
   executor trace 7XkQ2mVd9hB1sYtR --json | jq 'select(.type == "ToolError")'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -50,6 +54,9 @@ what it waited for, and what came late. Values are not in the journal unless the
 				}
 				return nil
 			}
+			if inOTel {
+				return p.printTraceID(events)
+			}
 			if svg != "" {
 				return p.writeSVG(svg, events)
 			}
@@ -61,9 +68,10 @@ what it waited for, and what came late. Values are not in the journal unless the
 	}
 	f := c.Flags()
 	f.BoolVar(&asJSON, "json", false, "print every event as one line of JSON")
+	f.BoolVar(&inOTel, "otel", false, "print the id of its OpenTelemetry trace")
 	f.StringVar(&svg, "svg", "", "write a picture to this `file`; - is standard output")
 	f.IntVar(&width, "width", 0, "in columns (default the terminal's, or what COLUMNS says, else 100)")
-	c.MarkFlagsMutuallyExclusive("json", "svg")
+	c.MarkFlagsMutuallyExclusive("json", "svg", "otel")
 	return c
 }
 
@@ -81,6 +89,22 @@ func (p *program) traceOf(ctx context.Context, turn string) ([]wire.Event, error
 		return nil, fault.New(fault.NotFound, "there is no journal of turn %s: it was never there, or is too long ago", turn)
 	}
 	return events, nil
+}
+
+// printTraceID prints the trace that the turn is in. Where it was not sampled, nobody but the client may know of it.
+func (p *program) printTraceID(events []wire.Event) error {
+	for i := range events {
+		parts := strings.Split(events[i].Traceparent, "-") // version, trace, span, flags
+		if events[i].Type != wire.TurnStarted || len(parts) < 4 {
+			continue
+		}
+		fmt.Fprintln(p.out, parts[1])
+		if flags, err := strconv.ParseUint(parts[3], 16, 8); err == nil && flags&1 == 0 {
+			fmt.Fprintln(p.err, "executor: the turn was not sampled: there are no spans of it here (see OTEL_TRACES_SAMPLER)")
+		}
+		return nil
+	}
+	return fault.New(fault.NotFound, "turn %s is in no trace: its client sent none, and the executor that ran it exports none (see OTEL_TRACES_EXPORTER)", events[0].Turn)
 }
 
 func (p *program) writeSVG(path string, events []wire.Event) error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/internal/cli"
+	toolotel "github.com/toolbus/toolbus/otel"
 	"github.com/toolbus/toolbus/worker"
 )
 
@@ -25,6 +26,7 @@ type options struct {
 	concurrency int
 	grace       time.Duration
 	log         logging
+	at          listeners
 	made        *slog.Logger // by logger
 
 	// follow runs beside the worker, until ctx ends, where its tools may change.
@@ -43,6 +45,7 @@ func (o *options) bind(set *pflag.FlagSet) {
 	set.DurationVar(&o.grace, "grace", 0, "how long running calls may go on after Ctrl-C (default 10s)")
 	set.StringVar(&o.log.Level, "log-level", "", "debug, info, warn or error (default info)")
 	set.StringVar(&o.log.Format, "log-format", "", "text or json (default text)")
+	o.at.bind(set)
 	o.nats.Bind(set)
 }
 
@@ -61,10 +64,17 @@ func (o *options) logger(stderr io.Writer) (log *slog.Logger, err error) {
 
 // serve runs a worker of the tools until ctx ends, and drains it.
 func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr io.Writer) error {
-	log, err := o.logger(stderr)
+	look, err := o.lookOut(ctx, stderr)
 	if err != nil {
 		return err
 	}
+	defer look.Close()
+	log := look.Log
+	flush, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-worker", Version: version, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = flush(context.WithoutCancel(ctx)) }() // it bounds itself
 	cfg, err := o.nats.Config()
 	if err != nil {
 		return err
@@ -82,7 +92,11 @@ func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr
 			log.Warn("the connection did not end in time", "error", err)
 		}
 	}()
-	w, err := worker.New(worker.Config{Bus: conn, Tools: tools, Concurrency: o.concurrency, Grace: o.grace, Logger: log})
+	traces := toolotel.NewWorkerTracer(toolotel.TraceConfig{Prefix: cfg.Prefix, Logger: log}, conn.ID())
+	w, err := worker.New(worker.Config{
+		Bus: conn, Tools: tools, Concurrency: o.concurrency, Grace: o.grace, Logger: log,
+		Observer: toolotel.WorkerObservers(traces, look.Metrics.Worker()),
+	})
 	if err != nil {
 		return &failure{cli.ExitFailed, err}
 	}
@@ -91,6 +105,7 @@ func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr
 	go func() { ended <- w.Run(ctx) }()
 	select {
 	case <-w.Ready():
+		look.up(conn, w)
 		if o.follow != nil {
 			following, stop := context.WithCancel(ctx)
 			var done sync.WaitGroup

@@ -54,6 +54,7 @@ var drawing = map[string]rule{
 	"conformance/goworker": {nats: true, imports: []string{"bus", "worker", "wire", "tool", "fault"}}, // the worker in Go that it tests
 
 	// Parts of the programs: only cmd may import them.
+	"internal/admin":     {},
 	"internal/cli":       {imports: []string{"bus"}},
 	"internal/command":   {imports: []string{"worker", "wire", "fault"}},
 	"internal/demo":      {imports: []string{"worker", "tool", "fault"}},
