@@ -249,8 +249,8 @@ func TestMemoryOfCallsInFlight(t *testing.T) {
 	}
 }
 
-// maxPerTurn is what an open turn of ten calls may cost the executor, in bytes. Issue "Turns" asks for 16 KiB.
-const maxPerTurn = 20 << 10
+// maxPerTurn is what an open turn of ten calls may cost the executor, in bytes.
+const maxPerTurn = 16 << 10
 
 // TestMemoryOfOpenTurns is the same with turns of ten calls, which are cancelled in the end.
 func TestMemoryOfOpenTurns(t *testing.T) {

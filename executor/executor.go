@@ -173,8 +173,8 @@ func (e *Executor) InFlight() int { return int(e.calls.Load()) }
 func (e *Executor) Call(ctx context.Context, c tool.Call) tool.Result {
 	w := waits.Get().(*wait)
 	defer waits.Put(w) // empty again: one outcome goes through it
-	r := &run{e: e, done: w.put, only: [1]tool.Call{c}}
-	r.req.Calls = r.only[:]
+	r := &run{e: e, done: w.put}
+	r.alone(c)
 	e.begin(r)
 	select {
 	case out := <-w.outcome:
@@ -214,14 +214,18 @@ func (e *Executor) Go(t Turn, done func(*wire.Outcome)) (cancel func()) {
 func (e *Executor) start(t *Turn, done func(*wire.Outcome)) *run {
 	r := &run{e: e, req: t.Request, header: t.Header, observer: t.Observer, done: done}
 	if len(r.req.Calls) == 1 {
-		r.only[0] = r.req.Calls[0]
-		if r.only[0].ID == "" {
-			r.only[0].ID = "c1"
-		}
-		r.req.Calls = r.only[:]
+		r.alone(r.req.Calls[0])
 	}
 	e.begin(r)
 	return r
+}
+
+// alone makes c the one call of the turn, in a place that the run has for it.
+func (r *run) alone(c tool.Call) {
+	if c.ID == "" {
+		c.ID = "c1"
+	}
+	r.only[0], r.req.Calls = c, r.only[:]
 }
 
 // begin takes a run in, and starts it. One that was refused is over, and to cancel it does nothing.

@@ -147,7 +147,7 @@ func (t *Turn) extend(calls []tool.Call) error {
 		return &PlanError{p.problems}
 	}
 	if t.calls == nil && len(calls) == 1 {
-		t.calls = t.one[:0]
+		t.calls, t.queue = t.one[:0], t.oneReady[:0]
 	}
 	t.calls = slices.Grow(t.calls, len(calls))
 	calls = Name(calls, len(t.calls), func(id string) bool { _, taken := t.search(id, len(t.calls)); return taken })

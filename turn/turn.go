@@ -41,6 +41,7 @@ type Turn struct {
 
 	one      [1]call
 	oneTimer [1]timer
+	oneReady [1]int32
 }
 
 // An ending is what is needed only when results are there.
