@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
+	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploggrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/exporters/stdout/stdoutlog"
@@ -37,6 +38,7 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 	if cfg.Level == nil {
 		cfg.Level = slog.LevelInfo
 	}
+	h := &handler{level: cfg.Level, turns: cfg.Turns, repeats: newRepeats()}
 	to, shutdown := outlets{cfg.Next}, nothing
 	if !disabled() {
 		exporters, err := shippers(ctx)
@@ -49,6 +51,7 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 				opts = append(opts, sdklog.WithProcessor(sdklog.NewBatchProcessor(e)))
 			}
 			provider := sdklog.NewLoggerProvider(opts...)
+			otelapi.SetErrorHandler(&quiet{log: slog.New(&handler{level: cfg.Level, repeats: h.repeats, next: redacted{to}})})
 			to = append(to, otelslog.NewHandler(scope, otelslog.WithLoggerProvider(provider)))
 			shutdown = func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeout(ctx, flushTime)
@@ -60,7 +63,8 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 			}
 		}
 	}
-	return slog.New(&handler{level: cfg.Level, turns: cfg.Turns, repeats: newRepeats(), next: redacted{to}}), shutdown, nil
+	h.next = redacted{to}
+	return slog.New(h), shutdown, nil
 }
 
 // shippers makes those that OTEL_LOGS_EXPORTER lists. None of them connects yet.

@@ -75,8 +75,14 @@ func redactAttr(a slog.Attr) slog.Attr {
 	return a
 }
 
-// redactValue leaves a value as it is, where nothing in it looks like a secret.
-func redactValue(v slog.Value) slog.Value {
+// redactValue leaves a value as it is, where nothing in it looks like a secret. One that panics when it is asked for its
+// words, as a nil pointer does that is an error, is named by its type alone: a line must not end who writes it.
+func redactValue(v slog.Value) (clean slog.Value) {
+	defer func() {
+		if recover() != nil {
+			clean = slog.StringValue(fmt.Sprintf("a %T that cannot be printed", v.Any()))
+		}
+	}()
 	text := ""
 	switch x := v.Any().(type) {
 	case string:
@@ -112,8 +118,8 @@ var looks = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)()-----BEGIN [A-Z0-9 ]*(?:PRIVATE KEY|NKEY SEED|USER JWT)-----.*?(?:------?END [A-Z0-9 ]*-----|$)`),
 }
 
-// userinfo is a name and a password before the host of an address.
-var userinfo = regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@"]+@`)
+// userinfo is a name and a password before the host of an address: up to the last @, for a password may have one.
+var userinfo = regexp.MustCompile(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/"]+@`)
 
 // hints are what all that looks like a secret has one of: most lines have none, and cost no regular expression.
 var hints = []string{"://", "ey", "pass", "secret", "token", "key", "cred", "auth", "cookie", "bearer", "basic", "begin", "akia", "sk", "pk", "rk", "gh", "xox", "glpat"}

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	otelapi "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/toolbus/toolbus/otel"
@@ -158,6 +159,7 @@ func TestSecretsAreTakenOut(t *testing.T) {
 	log.Info("x", slog.Group("g", slog.Group("credentials", slog.String("id", planted)), slog.String("token", planted)))
 	log.Info("x", "lazy", lazy(planted), "body", []byte(`{"access_token":"`+planted+`"}`))
 	log.With("secret", planted).WithGroup("g").With("passwd", planted).Info("x")
+	log.Info("dial nats://admin:a@" + planted + "@nats.example:4222 failed")
 	log.Info("seed " + seed + " jwt " + jwt + " " + pem)
 	log.Info("x", "a", "sk-proj-"+planted+planted, "b", "AKIAABCDEFGHIJKLMNOP", "c", "ghp_"+planted+planted)
 	text := b.String()
@@ -188,6 +190,44 @@ func TestLinesStayAsTheyWere(t *testing.T) {
 	}
 	if list, _ := line["list"].([]any); len(list) != 2 {
 		t.Errorf("list = %v, want a list", line["list"])
+	}
+}
+
+type silent struct{ why string }
+
+func (s *silent) Error() string  { return s.why }
+func (s *silent) String() string { return s.why }
+
+// A value that panics when it is printed does not end who logs it.
+func TestValuesThatPanic(t *testing.T) {
+	log, b := lines(t, otel.LogsConfig{})
+	log.With("who", (*silent)(nil)).Info("x", "error", (*silent)(nil), "n", 1)
+	if line := read(t, b)[0]; line["n"] != 1.0 || line["error"] != "a *otel_test.silent that cannot be printed" {
+		t.Errorf("line = %v, want n and what error is", line)
+	}
+}
+
+// A collector of logs that is away is complained of in the log, not beside it, once.
+func TestCollectorOfLogsIsAway(t *testing.T) {
+	at := httptest.NewServer(http.NotFoundHandler())
+	at.Close()
+	for name, v := range map[string]string{"OTEL_LOGS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": at.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "", "OTEL_SDK_DISABLED": ""} {
+		t.Setenv(name, v)
+	}
+	before := otelapi.GetErrorHandler()
+	t.Cleanup(func() { otelapi.SetErrorHandler(before) })
+	var b bytes.Buffer
+	_, shutdown, err := otel.SetupLogs(t.Context(), otel.LogsConfig{Next: slog.NewTextHandler(&b, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	otelapi.Handle(errors.New("connection refused"))
+	otelapi.Handle(errors.New("connection refused"))
+	if err := shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(b.String(), "calls are not affected"); n != 1 {
+		t.Errorf("the log complains %d times, want once:\n%s", n, b.String())
 	}
 }
 

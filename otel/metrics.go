@@ -68,9 +68,11 @@ func SetupMetrics(ctx context.Context, cfg MetricsConfig) (m *Metrics, shutdown 
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	push, err := pushers(ctx, cfg.Pull)
-	if err != nil {
-		return nil, nil, err
+	var push []sdkmetric.Exporter
+	if !disabled() { // who asks for /metrics gets them all the same
+		if push, err = pushers(ctx, cfg.Pull); err != nil {
+			return nil, nil, err
+		}
 	}
 	if len(push) == 0 && !cfg.Pull {
 		return nil, nothing, nil

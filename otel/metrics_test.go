@@ -403,6 +403,23 @@ func TestMetricsReachACollector(t *testing.T) {
 	}
 }
 
+// A disabled SDK pushes nothing, also where /metrics are asked for.
+func TestDisabledPushesNothing(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("metrics were pushed") }))
+	defer s.Close()
+	for name, v := range map[string]string{"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": s.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "", "OTEL_SDK_DISABLED": "true"} {
+		t.Setenv(name, v)
+	}
+	m, shutdown, err := otel.SetupMetrics(t.Context(), otel.MetricsConfig{Pull: true})
+	if err != nil || m.Handler() == nil {
+		t.Fatalf("SetupMetrics = %v, %v, want /metrics", m, err)
+	}
+	lot(m, "calc", "t1")
+	if err := shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMetricsAreOffByDefault(t *testing.T) {
 	t.Setenv("OTEL_METRICS_EXPORTER", "")
 	m, shutdown, err := otel.SetupMetrics(t.Context(), otel.MetricsConfig{})

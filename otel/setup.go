@@ -149,13 +149,20 @@ type quiet struct {
 
 // Handle is for otelapi.ErrorHandler.
 func (q *quiet) Handle(err error) {
+	if held, ok := q.pass(time.Now()); ok {
+		q.log.Warn("OpenTelemetry export failed; calls are not affected", "error", err, "more_like_it", held)
+	}
+}
+
+// pass says whether a complaint may be said, and how many were held back since the last. The line itself is written
+// without the lock: it may be exported, too, and that may be what fails.
+func (q *quiet) pass(now time.Time) (held int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := time.Now()
 	if now.Sub(q.last) < 10*time.Second {
 		q.held++
-		return
+		return 0, false
 	}
-	q.log.Warn("OpenTelemetry export failed; calls are not affected", "error", err, "more_like_it", q.held)
-	q.last, q.held = now, 0
+	held, q.last, q.held = q.held, now, 0
+	return held, true
 }

@@ -395,3 +395,25 @@ func (o *watcher) CallEnded(ctx context.Context, c *Call, took time.Duration, f 
 	o.events <- s
 	panic("an observer does not break a worker")
 }
+
+// A bridge passes the wish to stop on, and cannot see whether the other side granted it.
+func TestAFaultThatSaysUnknownStaysUnknown(t *testing.T) {
+	bubble(t, func(h *house) {
+		g := newGate()
+		h.start(Config{}, handler("t", func(ctx context.Context, c *Call) (any, error) {
+			g.began <- c
+			<-ctx.Done()
+			f := fault.New(fault.Upstream, "the server was left alone")
+			f.Execution = fault.Unknown
+			return nil, f
+		}))
+		a := h.ask("t", attempt("t1/c1/1", 500), "")
+		<-g.began
+		a.want("accept", "error timeout unknown")
+
+		b := h.ask("t", attempt("t1/c2/1", 0), "")
+		<-g.began
+		h.publish(h.subjects().Cancel("t"), "", attempt("t1/c2/1", 0), "")
+		b.want("error cancelled unknown")
+	})
+}

@@ -182,7 +182,7 @@ func (r *run) fetch() *fault.Fault {
 }
 
 // failure is what a handler's error means. An error after the handler was told to stop means that it stopped, unless it
-// says itself that it was done or, as cancelled, that nobody knows.
+// says itself that it was done, or that nobody knows.
 func (r *run) failure(err error) answer {
 	f := fault.Of(err)
 	var own *fault.Fault
@@ -198,10 +198,11 @@ func (r *run) failure(err error) answer {
 	if said && own.Execution == fault.Done {
 		return failed(f)
 	}
-	if said && own.Kind == fault.Cancelled && own.Execution == fault.Unknown {
-		return r.stopped(fault.Unknown) // of a bridge, which passed the wish on
-	}
 	a := r.stopped(fault.Stopped)
+	if said && own.Execution == fault.Unknown { // of a bridge, which passed the wish on and cannot see whether it was granted
+		a.frame, a.fault.Execution = wire.ErrorFrame, fault.Unknown
+		a.fault.Message += " and may still be running at the other side"
+	}
 	a.fault.Detail = fault.Truncate(err.Error(), maxMessage)
 	return a
 }

@@ -149,6 +149,9 @@ func TestConfigMistakes(t *testing.T) {
   - openapi: {spec: none.yaml}
   - mcp: {}
   - exek: {}
+  - mcp: {command: [no-such-server]}
+  - mcp: {url: "ftp://example.com"}
+  - mcp: {url: "https://example.com/mcp", headers: {X-Key: "${env:TOOLWORKER_TEST_NONE}"}}
 `)
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), []string{"check", config}, &out, &errs); code != cli.ExitFailed {
@@ -167,6 +170,9 @@ func TestConfigMistakes(t *testing.T) {
 		`tools[7] (openapi) cannot be used`,
 		`tools.yaml:25: expected either command or url`,
 		`tools.yaml:26: exek: unknown key`,
+		`tools.yaml:27: tools[10] (mcp) cannot be used: mcp: command no-such-server: `,
+		`tools.yaml:28: tools[11] (mcp) cannot be used: mcp: url: expected http://`,
+		`tools.yaml:29: tools[12] (mcp) cannot be used: mcp: header "X-Key": ${env:TOOLWORKER_TEST_NONE}: the variable is not set`,
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("check says\n%s, want %s", &out, want)

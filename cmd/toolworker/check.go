@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,11 +55,14 @@ func check(w io.Writer, file string) bool {
 			fmt.Fprintf(w, "%s: warning: %s\n", file, warning)
 		}
 	}
-	what := rest
+	var what []string
 	if len(tools) > 0 {
-		what = names(tools) + rest
+		what = append(what, names(tools))
 	}
-	fmt.Fprintf(w, "%s: fine: %s\n", file, what)
+	if rest != "" {
+		what = append(what, rest)
+	}
+	fmt.Fprintf(w, "%s: fine: %s\n", file, strings.Join(what, " and "))
 	return true
 }
 
@@ -78,7 +82,7 @@ func checked(file string) (tools []worker.Tool, rest string, err error) {
 			}
 		}
 		if servers > 0 {
-			rest = fmt.Sprintf(" and what %d MCP servers offer", servers)
+			rest = fmt.Sprintf("what its MCP servers offer (%d)", servers)
 		}
 		return tools, rest, err
 	case err == nil && members["http"] != nil:

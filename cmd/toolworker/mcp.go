@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolbus/toolbus/internal/cli"
 	"github.com/toolbus/toolbus/internal/mcptool"
-	"github.com/toolbus/toolbus/worker"
 )
 
 const mcpLong = `Mcp makes tools of what an MCP server offers: of a program that speaks over stdio, or of a URL (streamable HTTP). The
@@ -48,7 +45,7 @@ func mcpCommand() *cobra.Command {
 				return &failure{cli.ExitFailed, err}
 			}
 			defer b.Close()
-			o.follow = func(ctx context.Context, w *worker.Worker, log *slog.Logger) { follow(ctx, b, w, log) }
+			o.follow = (&opened{parts: []*part{{bridge: b}}}).follow
 			return o.serve(cmd.Context(), b.Tools(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -81,21 +78,4 @@ func parseHeaders(lines []string) (map[string]string, error) {
 		headers[name] = strings.TrimSpace(value)
 	}
 	return headers, nil
-}
-
-// follow gives the worker the tools of the bridge whenever they change.
-func follow(ctx context.Context, b *mcptool.Bridge, w *worker.Worker, log *slog.Logger) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.Changed():
-		}
-		tools := b.Tools()
-		if err := w.SetTools(tools); err != nil {
-			log.Error("the tools changed, and the worker keeps the old ones", "error", err)
-			continue
-		}
-		log.Info("the tools changed", "now", names(tools))
-	}
 }

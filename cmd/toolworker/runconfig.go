@@ -299,7 +299,7 @@ func (e *entry) mcpServer(s section) error {
 	if len(c.Command) > 0 {
 		e.mcp.Dir = or(e.from(c.Dir), filepath.Dir(e.file))
 	}
-	return nil
+	return e.mcp.Check()
 }
 
 // An open configuration is its entries under way.
@@ -410,17 +410,35 @@ func (o *opened) follow(ctx context.Context, w *worker.Worker, log *slog.Logger)
 		})
 	}
 	defer watching.Wait()
+	keepUp(ctx, changed, log, func() (string, error) {
+		tools := o.tools()
+		return names(tools), w.SetTools(tools)
+	})
+}
+
+// setAgain is when tools that the worker could not take are given to it again: NATS may have been away.
+const setAgain = 10 * time.Second
+
+// keepUp sets the tools whenever they changed, until that goes well or ctx ends.
+func keepUp(ctx context.Context, changed <-chan struct{}, log *slog.Logger, set func() (now string, err error)) {
+	var again <-chan time.Time
+	told := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-again:
 		}
-		tools := o.tools()
-		if err := w.SetTools(tools); err != nil {
-			log.Error("the tools changed, and the worker keeps the old ones", "error", err)
+		now, err := set()
+		if err != nil {
+			if again = time.After(setAgain); err.Error() != told {
+				told = err.Error()
+				log.Error("the tools changed, and the worker keeps the old ones", "error", err, "again_in", setAgain)
+			}
 			continue
 		}
-		log.Info("the tools changed", "now", names(tools))
+		again, told = nil, ""
+		log.Info("the tools changed", "now", now)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -88,7 +87,7 @@ func (c *child) run(ctx context.Context) (why string) {
 	defer c.theirs.Close()
 	_, err := c.proc.run(ctx)
 	if err != nil {
-		return fmt.Sprintf("it cannot be started: %v", notRunnable(errors.Unwrap(err)))
+		return fmt.Sprintf("it cannot be started: %v", notRunnable(err))
 	}
 	select {
 	case <-c.bad:

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -265,5 +267,27 @@ func TestLinesCheck(t *testing.T) {
 		if _, err := l.Start(); err == nil || err.Error() != want {
 			t.Errorf("Start() = %v, want %s", err, want)
 		}
+	}
+}
+
+func TestProgramThatCannotBeStarted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tool")
+	if err := os.WriteFile(path, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Lines{Command: Command{Path: path}}.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for {
+		_, f := ask(t.Context(), p, "{}")
+		if f != nil && strings.Contains(f.Message, "does not take calls") {
+			continue // it came between two starts
+		}
+		if f == nil || !strings.Contains(f.Message, "cannot be started: not found") {
+			t.Errorf("fault %v, want one that says that it cannot be started, and why", f)
+		}
+		return
 	}
 }

@@ -87,7 +87,7 @@ func (e *endpoint) picked(resp *http.Response, body []byte) (any, *fault.Fault) 
 	v, ok := e.pick.Find(body)
 	if !ok {
 		f := fault.New(fault.InvalidResult, "%s answered JSON without %s, which is where the result should be", resp.Request.URL.Host, e.pick)
-		f.Detail = excerpt(body, maxDetail)
+		f.Detail = excerpt([]byte(e.redact(string(body))), maxDetail)
 		return nil, f
 	}
 	return v, nil
@@ -101,7 +101,7 @@ func (e *endpoint) notJSON(resp *http.Response, said string, body []byte) *fault
 		what = "a page (HTML)"
 	}
 	f := fault.New(fault.Upstream, "%s answered %s where JSON was expected (%s, content type %.60q): %s",
-		resp.Request.URL.Host, what, resp.Status, said, excerpt([]byte(e.redact(string(body[:min(len(body), maxProblem)]))), maxExcerpt))
+		resp.Request.URL.Host, what, e.redact(resp.Status), e.redact(said), excerpt([]byte(e.redact(string(body[:min(len(body), maxProblem)]))), maxExcerpt))
 	f.Code = strconv.Itoa(resp.StatusCode)
 	return f
 }
@@ -131,6 +131,7 @@ func (e *endpoint) refusal(ctx context.Context, resp *http.Response) *fault.Faul
 	if err != nil && ctx.Err() != nil && len(body) == 0 {
 		body = []byte("(its text did not come in time)")
 	}
+	body = []byte(e.redact(string(body))) // before anything is cut, or a part of a secret would stay
 	kind := fault.FromHTTP(resp.StatusCode)
 	if kind == "" {
 		kind = fault.Upstream // a redirect that cannot be followed, or a status that is no success here

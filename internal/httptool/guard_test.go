@@ -2,6 +2,7 @@ package httptool
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -108,6 +109,36 @@ func TestSecretsAreTakenOut(t *testing.T) {
 		}
 		if said := fmt.Sprintf("%#v %v %v", *f, f.Violations, f.Unwrap()); strings.Contains(said, "s3cr3t") {
 			t.Errorf("%d: the fault says %s", status, said)
+		}
+	}
+}
+
+// What a fault says is cut to size; a secret that is cut in two must not be left there in part.
+func TestSecretsAreTakenOutBeforeTheCut(t *testing.T) {
+	const secret = "hunter22hunter22hunter22hunter22"
+	t.Setenv("KEY", secret)
+	for name, answer := range map[string]func(w http.ResponseWriter){
+		"message": func(w http.ResponseWriter) {
+			w.WriteHeader(500)
+			_, _ = io.WriteString(w, `{"message":"`+strings.Repeat("x", 285)+secret+`"}`)
+		},
+		"pointer": func(w http.ResponseWriter) {
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, `{"errors":[{"detail":"bad","pointer":"/`+strings.Repeat("x", 105)+secret+`"}]}`)
+		},
+		"pick": func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"a":"`+strings.Repeat("x", 4080)+secret+`"}`)
+		},
+		"shrunk": func(w http.ResponseWriter) {
+			w.WriteHeader(500)
+			_, _ = io.WriteString(w, strings.Repeat(secret, 1000))
+		},
+	} {
+		s := serve(t, func(w http.ResponseWriter, _ *http.Request) { answer(w) })
+		e := open(t, Config{URL: s.URL, Headers: map[string]string{"X-Key": "${env:KEY}"}, Pick: "/b"})
+		_, f := ask(t, e, "{}")
+		if said := fmt.Sprintf("%v %s %v", f, f.Detail, f.Violations); strings.Contains(said, "hunter") {
+			t.Errorf("%s: a part of the secret is in %s", name, said)
 		}
 	}
 }

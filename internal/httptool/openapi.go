@@ -172,6 +172,9 @@ func (s *spec) operations() []operation {
 }
 
 func (s *spec) tool(op operation) (worker.Tool, error) {
+	if !strings.HasPrefix(op.path, "/") {
+		return worker.Tool{}, left("its path does not begin with /, so it would change the host")
+	}
 	name, err := s.name(op)
 	if err != nil {
 		return worker.Tool{}, err

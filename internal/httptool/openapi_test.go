@@ -227,3 +227,21 @@ func FuzzOpenAPI(f *testing.F) {
 		}
 	})
 }
+
+// A document of somebody else must not lead the secrets of the configuration to another host.
+func TestOpenAPIPathsStayOnTheServer(t *testing.T) {
+	t.Setenv("PETS", "hunter22")
+	for _, path := range []string{".evil.example/x", "@evil.example/x", "{host}/x", ":99/x", "x"} {
+		text := `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"paths":{"/ok":{"get":{"operationId":"ok","responses":{"200":{"description":"ok"}}}},
+			"` + path + `":{"get":{"operationId":"odd","parameters":[{"name":"host","in":"path","required":true,"schema":{"type":"string"}}],"responses":{"200":{"description":"ok"}}}}}}`
+		s, err := OpenAPI([]byte(text), SpecConfig{Server: "https://api.example.com", Headers: map[string]string{"Authorization": "Bearer ${env:PETS}"}})
+		if err != nil {
+			continue // the document is refused as a whole
+		}
+		for _, tool := range s.Tools {
+			if tool.Manifest.ID == "odd" {
+				t.Errorf("the path %q became a tool, want it left out", path)
+			}
+		}
+	}
+}

@@ -139,6 +139,15 @@ func Open(ctx context.Context, cfg Config) (*Bridge, error) {
 	return b, nil
 }
 
+// Check says why the server cannot be started or reached, as far as can be known before, or nil.
+func (c Config) Check() error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	_, err := expandAll(c.Header)
+	return err
+}
+
 // check says what is wrong with the configuration, and fills in the defaults.
 func (c *Config) check() error {
 	switch {

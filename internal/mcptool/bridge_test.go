@@ -1,10 +1,12 @@
 package mcptool
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -287,4 +289,81 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)
 		}
 	}
+}
+
+// A call that the server has taken is of unknown execution, whatever it answers to other requests after that.
+func TestHTTPStatusOfOtherRequests(t *testing.T) {
+	for _, status := range []int{404, 405, 503} { // of the request to go on with a stream that broke
+		b := open(t, Config{URL: site(t, "good", mcp.StreamableHTTPOptions{}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Last-Event-ID") != "" {
+					http.Error(w, "no", status)
+					return
+				}
+				body, _ := io.ReadAll(r.Body)
+				if bytes.Contains(body, []byte(`"tools/call"`)) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, _ = io.WriteString(w, "id: 1\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":\"x\"}}\n\n")
+					return
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				h.ServeHTTP(w, r)
+			})
+		}).URL})
+		forget(t, b)
+		got, f := call(t.Context(), t, b, "text", "{}")
+		if f == nil || f.Run() != fault.Unknown {
+			t.Errorf("a stream that HTTP %d ends = %s, want unknown", status, got)
+		}
+	}
+}
+
+func TestASessionThatAnotherCallLoses(t *testing.T) {
+	began, release := make(chan bool, 1), make(chan bool)
+	b := open(t, Config{URL: site(t, "good", mcp.StreamableHTTPOptions{}, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			switch {
+			case bytes.Contains(body, []byte(`"hangs"`)):
+				w.Header().Set("Content-Type", "text/event-stream")
+				w.(http.Flusher).Flush()
+				began <- true
+				<-release
+			case bytes.Contains(body, []byte(`"tools/call"`)):
+				http.Error(w, "no such session", http.StatusNotFound)
+			default:
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				h.ServeHTTP(w, r)
+			}
+		})
+	}).URL})
+	forget(t, b)
+	defer close(release)
+	first := make(chan string, 1)
+	go func() {
+		got, _ := call(t.Context(), t, b, "hangs", "{}")
+		first <- got
+	}()
+	await(t, began, "the call")
+	if got, _ := call(t.Context(), t, b, "text", "{}"); !strings.HasPrefix(got, "unavailable not_started") {
+		t.Errorf("the call that finds no session = %s, want unavailable, not_started", got)
+	}
+	if got := await(t, first, "the end of the first"); !strings.HasPrefix(got, "worker_lost unknown") {
+		t.Errorf("the call that ran = %s, want worker_lost, unknown", got)
+	}
+}
+
+// forget ends the session at the server, in the end: a client that took it for lost does not.
+func forget(t *testing.T, b *Bridge) {
+	r, err := http.NewRequest(http.MethodDelete, b.cfg.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Mcp-Session-Id", b.session.mcp.ID())
+	r.Close = true
+	t.Cleanup(func() {
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+		}
+	})
 }

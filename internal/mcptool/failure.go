@@ -29,7 +29,7 @@ func failure(s *session, fl *flight, err error) *fault.Fault {
 		return rpcFault(answered)
 	case fl.status.Load() >= 400:
 		return httpFault(fl, err) // the SDK may end the session over it, but the server has spoken
-	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, errBroken), s.ctx.Err() != nil:
+	case errors.Is(err, mcp.ErrConnectionClosed), errors.Is(err, io.EOF), errors.Is(err, errBroken), errors.Is(err, mcp.ErrSessionMissing), s.ctx.Err() != nil:
 		return lostFault(s, fl, err)
 	case errors.As(err, &syntax), errors.As(err, &shape), strings.Contains(err.Error(), "content type"):
 		f := fault.New(fault.InvalidResult, "the MCP server answered what is no result: %s", clip(err.Error()))
@@ -50,7 +50,7 @@ func lostFault(s *session, fl *flight, err error) *fault.Fault {
 	if s.pipe != nil {
 		why = s.pipe.explain(errHungUp)
 	}
-	if !fl.sent.Load() || errors.Is(err, mcp.ErrSessionMissing) {
+	if !fl.sent.Load() {
 		f := fault.New(fault.Unavailable, "the MCP server went away before it had the call: %s", clip(why.Error()))
 		f.RetryAfterMs = firstWait.Milliseconds()
 		return f.WithCause(err)

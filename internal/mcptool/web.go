@@ -73,7 +73,7 @@ func (r *road) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f != nil {
+	if f != nil && req.Method == http.MethodPost { // others go on with an answer that had begun
 		f.status.Store(int64(resp.StatusCode))
 		f.after.Store(int64(retryAfter(resp.Header.Get("Retry-After"), time.Now())))
 	}
