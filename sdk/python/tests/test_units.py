@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolbus import InvalidArguments, RateLimited, TruncatedCall, classify, error
+from toolbus import InvalidArguments, NotFound, RateLimited, ToolError, TruncatedCall, Violation, classify, error
 from toolbus.errors import KINDS, from_fault
 from toolbus.memory import Memory
 from toolbus.request import Request, parse_args
@@ -176,3 +176,32 @@ def test_random_input_is_refused_in_words() -> None:
         q = Request("echo", header, data)
         assert all(not k.lower().startswith("nats-") for k in q.header)
     assert "" not in codes
+
+
+class Bare(NotFound):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        raise ValueError(self.name)
+
+
+@pytest.mark.parametrize(
+    ("err", "wait", "suggestions"),
+    [
+        (RateLimited("m", retry_after=0.0015), 2, list(RateLimited.advice)),
+        (RateLimited("m", retry_after=float("inf")), 86_400_000, list(RateLimited.advice)),
+        (RateLimited("m", retry_after=float("nan")), 0, list(RateLimited.advice)),
+        (RateLimited("m", retry_after=-1), 0, list(RateLimited.advice)),
+        (classify(HTTPError(Response(429, retry_after_ms="inf"))), 86_400_000, list(RateLimited.advice)),
+        (classify(HTTPError(Response(429, retry_after="9" * 400))), 86_400_000, list(RateLimited.advice)),
+        (NotFound("m", detail={"a": 1}), 0, list(NotFound.advice)),  # type: ignore[arg-type]
+        (NotFound("m", suggestions=[1]), 0, ["1"]),  # type: ignore[list-item]
+        (NotFound("m", suggestions="look"), 0, ["look"]),
+        (NotFound("m", violations=[None, Violation("/a", 1, 2)]), 0, list(NotFound.advice)),  # type: ignore[arg-type,list-item]
+        (Bare("m"), 0, list(NotFound.advice)),
+    ],
+)
+def test_a_fault_arrives_whatever_was_put_into_it(err: ToolError, wait: int, suggestions: list[str]) -> None:
+    f = err.fault()
+    assert (f.retry_after_ms, f.suggestions, f.execution) == (wait, suggestions, err.run)

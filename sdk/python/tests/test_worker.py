@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from toolbus import Bus, Bytes, Context, Denied, RateLimited, Unavailable, Worker, current, tool
+from toolbus import Bus, Bytes, Context, Denied, RateLimited, Unavailable, Worker, current, tool, tracing
 from toolbus.wire import codec, headers, jsontext
 from toolbus.wire.records import Fault
 
@@ -293,3 +293,20 @@ async def test_spans(nats_url: str, bus: Bus) -> None:
     assert span.name == "execute_tool echo"
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.mark.parametrize(
+    ("capture", "kind", "said"),
+    [("", "upstream", [None]), ("true", "upstream", ["no user hunter2"]), ("true", "cancelled", [])],
+)
+def test_what_a_fault_says_is_on_no_span_unless_wanted(
+    monkeypatch: pytest.MonkeyPatch, capture: str, kind: str, said: list[str | None]
+) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from opentelemetry.sdk.trace import TracerProvider
+
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", capture)
+    span = TracerProvider().get_tracer("test").start_span("execute_tool t")
+    tracing.failed(span, kind, "no user hunter2")
+    status = getattr(span, "status")  # noqa: B009
+    assert ([status.description] if not status.is_unset else []) == said

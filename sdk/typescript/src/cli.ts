@@ -83,6 +83,8 @@ async function load(file: string): Promise<Tool[]> {
         `${file}: this Node (${process.version}) cannot run TypeScript; use Node 22.18 or later, or compile it, or: node --import tsx node_modules/toolbus/dist/cli.js run ${file}`,
       );
     }
+    if (err instanceof SyntaxError && /import statement outside a module|token 'export'/.test(err.message))
+      throw new UsageError(`${file}: ${err.message}: run "npm pkg set type=module"`);
     throw err;
   }
   const found = [...new Set(Object.values(module).flat())].filter(isTool);

@@ -36,8 +36,10 @@ export function spans(): NonNullable<WorkerOptions["around"]> {
           return await next();
         } catch (err) {
           const fault = faultOf(err);
-          span.setAttribute("error.type", fault.kind);
-          span.setStatus({ code: SpanStatusCode.ERROR, message: fault.message });
+          if (fault.kind !== "cancelled") {
+            span.setAttribute("error.type", fault.kind);
+            span.setStatus({ code: SpanStatusCode.ERROR, ...(wantsContent() && { message: fault.message }) });
+          }
           throw err;
         } finally {
           span.end();
@@ -45,4 +47,10 @@ export function spans(): NonNullable<WorkerOptions["around"]> {
       }),
     );
   };
+}
+
+/** What a fault says may quote arguments, so it is on no span unless content is asked for. */
+function wantsContent(): boolean {
+  const wanted = process.env["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] ?? "";
+  return ["true", "span_only", "span_and_event"].includes(wanted.trim().toLowerCase());
 }

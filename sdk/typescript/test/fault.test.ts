@@ -13,7 +13,7 @@ test("the kinds are those of docs/errors.md", () => {
 });
 
 test("a class for every kind", () => {
-  const f = new RateLimited("slow down", { retryAfterMs: 1500.2 });
+  const f: RateLimited = new RateLimited("slow down", { retryAfterMs: 1500.2 });
   expect([f.kind, f.name, f.retryAfterMs, f.execution, f instanceof Fault]).toEqual([
     "rate_limited",
     "RateLimited",
@@ -85,4 +85,13 @@ test("a fault arrives, cut where it is too long", () => {
   );
   expect([foreign.kind, foreign.message, foreign.detail]).toEqual(["not_found", "gone", "body"]);
   expect(decodeFault({ "Tb-Frame": ["nack"] }, Buffer.alloc(0)).execution).toBe("not_started");
+});
+
+test("a fault arrives whatever JavaScript put into it", () => {
+  const faulty = (options: object) => cutFault(new Failed("m", options).toRecord());
+  const usual = faulty({});
+  for (const options of [{ suggestions: 5 }, { suggestions: null }, { violations: 7 }, { violations: [null] }])
+    expect(faulty(options)).toEqual(usual);
+  expect(faulty({ suggestions: "look" }).suggestions).toEqual(["look"]);
+  expect(faulty({ code: 42, detail: { a: 1 } })).toMatchObject({ code: "42", detail: "" });
 });

@@ -1,6 +1,9 @@
 // A worker and a client on a real server with a real executor.
 
 import { execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { context, propagation, trace } from "@opentelemetry/api";
@@ -23,6 +26,7 @@ import {
   type WorkerOptions,
 } from "../src/index.ts";
 import { spans } from "../src/otel.ts";
+import { reserved } from "../src/wire/names.ts";
 import { scan } from "../src/wire/scan.ts";
 
 const url = inject("url");
@@ -101,6 +105,19 @@ describe.skipIf(!url)("live", () => {
       ["then", "success", { sum: 7 }],
     ]);
     await expect.poll(async () => (await c.trace("ts-turn").catch(() => [])).at(-1)?.type).toBe("TurnEnded");
+  });
+
+  test("a turn goes on after the executor has said that it is there", async () => {
+    const alive = resolvers();
+    const b = await bus();
+    b.nc.subscribe(b.subjects.reply(reserved, b.id, "*"), {
+      callback: (_, m) => {
+        if (Buffer.from(m.data).includes("Alive")) alive.resolve(undefined);
+      },
+    });
+    await start([defineTool({ name: "ts_until_alive", effect: "read" }, () => alive.promise.then(() => "there"))]);
+    const out = await new Client(b).run({ calls: [{ tool: "ts_until_alive" }] });
+    expect([out.status, out.results[0]!.value]).toEqual(["completed", "there"]);
   });
 
   test("faults come back typed", async () => {
@@ -293,6 +310,11 @@ describe.skipIf(!url)("live", () => {
     };
     expect(wrong("run")).toEqual([2, expect.stringContaining("toolbus run FILE")]);
     expect(wrong("run", "vitest.config.ts")[0]).toBe(2);
+    const old = mkdtempSync(join(tmpdir(), "toolbus-ts-"));
+    ends.push(async () => rmSync(old, { recursive: true }));
+    writeFileSync(join(old, "package.json"), '{"type": "commonjs"}');
+    writeFileSync(join(old, "worker.js"), 'import "toolbus";\n');
+    expect(wrong("run", join(old, "worker.js"))).toEqual([2, expect.stringContaining("npm pkg set type=module")]);
     expect(wrong("run", "examples/forecast.mjs", "--nats-url", "nats://127.0.0.1:1")).toEqual([
       3,
       expect.stringContaining("cannot connect to NATS"),

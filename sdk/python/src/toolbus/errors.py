@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import builtins
 import email.utils
+import math
 import re
 import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from .wire.errors import truncate
 from .wire.records import Fault, Violation
@@ -26,6 +27,9 @@ Execution = Literal["", "not_started", "unknown", "stopped", "done"]
 MAX_MESSAGE: Final = 8 << 10
 MAX_DETAIL: Final = 16 << 10
 _DAY_MS: Final = 24 * 3600 * 1000
+
+
+E = TypeVar("E", bound="ToolError")
 
 
 class ToolError(Exception):
@@ -43,6 +47,15 @@ class ToolError(Exception):
     http: ClassVar[int] = 500
     advice: ClassVar[tuple[str, ...]] = ()
 
+    def __new__(cls: type[E], *args: object, **_: object) -> E:
+        """Sets what is there also where a class of somebody's own does not call ``__init__``."""
+        e = super().__new__(cls, *args)
+        e.detail = e.code = e.tool = e.worker = ""
+        e.retry_after, e.attempt = 0.0, 0
+        e.execution = cls.run
+        e.suggestions, e.violations = list(cls.advice), []
+        return e
+
     def __init__(
         self,
         message: str = "",
@@ -56,12 +69,14 @@ class ToolError(Exception):
         tool: str = "",
     ) -> None:
         super().__init__(message or self.kind.replace("_", " "))
-        self.detail = detail
+        self.detail = str(detail)
         self.code = str(code)
         self.retry_after = retry_after.total_seconds() if isinstance(retry_after, timedelta) else float(retry_after)
         self.execution: Execution = execution or self.run
-        self.suggestions = list(self.advice if suggestions is None else suggestions)
-        self.violations = list(violations)
+        if suggestions is None:
+            suggestions = self.advice
+        self.suggestions = [suggestions] if isinstance(suggestions, str) else [str(s) for s in suggestions]
+        self.violations = [v for v in violations if isinstance(v, Violation)]
         self.tool = tool
         self.worker = ""
         self.attempt = 0
@@ -69,7 +84,10 @@ class ToolError(Exception):
     @property
     def message(self) -> str:
         """The sentence for the model and the user."""
-        return str(self)
+        try:
+            return str(self)
+        except Exception:  # a __str__ of somebody's own
+            return type(self).__name__
 
     def fault(self) -> Fault:
         """The record that travels, cut down to what may: a fault must arrive."""
@@ -78,7 +96,7 @@ class ToolError(Exception):
             message=truncate(_utf8(self.message), MAX_MESSAGE),
             detail=truncate(_utf8(self.detail), MAX_DETAIL),
             code=truncate(_utf8(self.code), 128),
-            retry_after_ms=max(0, min(_DAY_MS, -int(-self.retry_after * 1000 // 1))),
+            retry_after_ms=_ms(self.retry_after),
             execution=self.execution,
             suggestions=[truncate(_utf8(s), 1024) for s in self.suggestions[:10]],
             violations=[
@@ -91,8 +109,15 @@ class ToolError(Exception):
         )
 
 
-def _utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+def _utf8(text: object) -> str:
+    return str(text).encode("utf-8", "replace").decode()
+
+
+def _ms(seconds: float) -> int:
+    """Whole milliseconds, at most a day. A wait that is no number is none."""
+    if math.isnan(seconds) or seconds <= 0:
+        return 0
+    return _DAY_MS if seconds * 1000 >= _DAY_MS else math.ceil(seconds * 1000)
 
 
 class Timeout(ToolError):

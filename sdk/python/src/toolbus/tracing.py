@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -46,9 +47,17 @@ def span(tool: str, ref: str, worker: str, header: Mapping[str, str]) -> Iterato
 
 
 def failed(made: Any, kind: str, message: str) -> None:
-    """Say on a span that its call ended with a fault."""
+    """Say on a span that its call ended with a fault. What was cancelled did not fail. The message may quote arguments, so
+    it stays away unless content is wanted."""
+    if kind == "cancelled":
+        return
     made.set_attribute("error.type", kind)
-    made.set_status(trace.Status(trace.StatusCode.ERROR, message[:500]))
+    made.set_status(trace.StatusCode.ERROR, message[:500] if _wants_content() else None)
+
+
+def _wants_content() -> bool:
+    wanted = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
+    return wanted.strip().lower() in ("true", "span_only", "span_and_event")
 
 
 def outgoing() -> dict[str, str]:

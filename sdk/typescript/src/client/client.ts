@@ -91,7 +91,7 @@ export class Client {
           silent = 0;
           quiet = performance.now();
           const e = await this.event(m, request.id);
-          if (!e || e.type === "Alive") continue;
+          if (!e) continue;
           ended = e.type === "TurnEnded";
           yield e;
           if (ended) return;
@@ -206,10 +206,13 @@ export class Client {
     return getBlob(this.bus, parseBlobRef(check), AbortSignal.timeout(10_000));
   }
 
-  /** Takes one event in. What speaks of another turn is not for us: whoever runs a turn chooses where its events go. */
+  /**
+   * Takes one event in; none where it only says that the executor is there. What speaks of another turn is not for us:
+   * whoever runs a turn chooses where its events go.
+   */
   private async event(m: Msg, turn: string): Promise<Event<unknown> | undefined> {
-    const record = decoded(eventCodec, await this.payload(m));
-    if (record.turn && record.turn !== turn) return undefined;
+    const record = decoded(eventCodec, await this.payload(m), (e) => e.type !== "Alive"); // that names no turn
+    if (record.type === "Alive" || record.turn !== turn) return undefined;
     const e = plainEvent(record);
     if (e.type !== "TurnEnded") return e;
     if (!e.outcome || e.outcome.results.length === 0)
@@ -266,10 +269,10 @@ function requestOf(turn: Turn): TurnRequest {
   }
 }
 
-function decoded<T extends object>(codec: Codec<T>, data: Uint8Array): T {
+function decoded<T extends object>(codec: Codec<T>, data: Uint8Array, checked: (record: T) => boolean = () => true): T {
   try {
     const record = codec.read(data);
-    codec.check(record);
+    if (checked(record)) codec.check(record);
     return record;
   } catch (err) {
     throw new Internal(`what the executor sent cannot be read: ${(err as Error).message}`, {

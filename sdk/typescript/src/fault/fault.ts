@@ -41,12 +41,12 @@ export class Fault extends Error {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     const spec = specOf(kind);
     this.kind = kind;
-    this.detail = options.detail ?? "";
-    this.code = options.code ?? "";
+    this.detail = text(options.detail);
+    this.code = text(options.code);
     this.retryAfterMs = Math.max(0, Math.ceil(options.retryAfterMs ?? 0)) || 0;
     this.execution = options.execution ?? spec.execution;
-    this.suggestions = options.suggestions ?? spec.suggestions;
-    this.violations = options.violations ?? [];
+    this.suggestions = listed(options.suggestions) ?? spec.suggestions;
+    this.violations = (listed(options.violations) ?? []).filter((v) => typeof v === "object" && v !== null);
   }
 
   /** Is what the kind means. */
@@ -83,6 +83,16 @@ export class Fault extends Error {
       execution: r.execution ?? "",
     });
   }
+}
+
+// Tools in JavaScript may say anything, and a fault must arrive all the same.
+
+function text(v: unknown): string {
+  return typeof v === "object" ? "" : String(v ?? "");
+}
+
+function listed<T>(v: readonly T[] | T | undefined): readonly T[] | undefined {
+  return Array.isArray(v) ? v : typeof v === "string" ? [v] : undefined;
 }
 
 function optionsOf(f: Fault): FaultOptions {
@@ -160,3 +170,26 @@ export const DeadlineExceeded = define("DeadlineExceeded", "deadline");
 export const LoopBlocked = define("LoopBlocked", "loop_blocked");
 /** A bug: the tool's or ours. Transient; what ran is unknown. */
 export const Internal = define("Internal", "internal");
+
+// What an instance of each is: the type says no more than Fault does.
+export type Timeout = Fault;
+export type Unavailable = Fault;
+export type WorkerLost = Fault;
+export type Overloaded = Fault;
+export type RateLimited = Fault;
+export type Upstream = Fault;
+export type Partial = Fault;
+export type InvalidArguments = Fault;
+export type TruncatedCall = Fault;
+export type ToolNotFound = Fault;
+export type Denied = Fault;
+export type ApprovalRequired = Fault;
+export type NotFound = Fault;
+export type Unsupported = Fault;
+export type Failed = Fault;
+export type InvalidResult = Fault;
+export type CircuitOpen = Fault;
+export type Cancelled = Fault;
+export type DeadlineExceeded = Fault;
+export type LoopBlocked = Fault;
+export type Internal = Fault;
