@@ -95,10 +95,11 @@ func (e *Executor) run(s *stream, h wire.Header, data []byte) {
 		return
 	}
 	r := e.start(&Turn{Request: req, Header: trace(h), Observer: s}, s.settled)
+	turn := r.req.ID
 	if req.OnClientLoss != wire.LossCancel {
 		r = nil
 	}
-	s.follow(r)
+	s.follow(turn, r)
 }
 
 // trace is the trace headers of h, to be handed on to the worker. Without a traceparent that is one, there are none.

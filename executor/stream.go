@@ -32,6 +32,7 @@ type stream struct {
 
 	// Of a turn that ends with its client. A beat asks for a reply that nobody gives; where nobody listens, the server says
 	// so.
+	turn    string // its id
 	watched *run
 	ticket  bus.Ticket
 	unheard int  // beats in a row that nobody heard
@@ -87,15 +88,15 @@ func (s *stream) end(out *wire.Outcome) {
 	s.send(s.reply, &wire.Event{V: wire.Version, Type: wire.TurnEnded, Seq: 1, Outcome: out})
 }
 
-// follow has the client told again and again that the executor is there. Where the turn ends with its client, r is it;
-// else nil.
-func (s *stream) follow(r *run) {
+// follow has the client told again and again that the executor of the turn is there. Where the turn ends with its client,
+// r is it; else nil.
+func (s *stream) follow(turn string, r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || s.progress == "" {
 		return
 	}
-	s.watched = r
+	s.turn, s.watched = turn, r
 	s.timer = time.AfterFunc(alive, s.beat)
 }
 
@@ -110,7 +111,7 @@ func (s *stream) beat() {
 		s.listen()
 	}
 	s.timer.Reset(alive)
-	b, err := wire.Marshal(s.codec, &wire.Event{V: wire.Version, Type: wire.Alive, Executor: s.e.ID()})
+	b, err := wire.Marshal(s.codec, &wire.Event{V: wire.Version, Type: wire.Alive, Turn: s.turn, Executor: s.e.ID()})
 	if err != nil {
 		s.e.log.Error("an event could not be encoded", "type", wire.Alive, "error", err)
 		return
