@@ -56,10 +56,11 @@ var drawing = map[string]rule{
 	// Parts of the programs: only cmd may import them.
 	"internal/admin":     {},
 	"internal/cli":       {imports: []string{"bus"}},
-	"internal/command":   {imports: []string{"worker", "wire", "fault"}},
+	"internal/command":   {imports: []string{"internal/procgroup", "worker", "wire", "fault"}},
 	"internal/demo":      {imports: []string{"worker", "tool", "fault"}},
 	"internal/httptool":  {imports: []string{"worker", "wire", "tool", "fault"}},
-	"internal/mcptool":   {imports: []string{"worker", "wire", "tool", "fault"}},
+	"internal/mcptool":   {imports: []string{"internal/procgroup", "worker", "wire", "tool", "fault"}},
+	"internal/procgroup": {},
 	"internal/waterfall": {imports: []string{"wire", "tool"}},
 
 	"kvstate/kvstatetest": {imports: []string{"kvstate"}},         // for tests of whoever makes a store

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/toolbus/toolbus/internal/procgroup"
 	"github.com/toolbus/toolbus/wire"
 )
 
@@ -41,10 +41,8 @@ type process struct {
 	grace  time.Duration
 	stdout *output
 	stderr *stderr
+	group  *procgroup.Group
 	enough <-chan struct{} // closed when what it wrote is more than it may, or not what it may
-
-	mu   sync.Mutex
-	gone bool // the group's number may be another's now
 }
 
 func newProcess(c Command, args []byte, callEnv []string, progress func(wire.ProgressRecord)) *process {
@@ -64,7 +62,7 @@ func newProcess(c Command, args []byte, callEnv []string, progress func(wire.Pro
 	p.cmd.Stdout = p.stdout
 	p.cmd.Stderr = p.stderr
 	p.cmd.WaitDelay = pipeWait
-	setUp(p.cmd)
+	p.group = procgroup.Lead(p.cmd)
 	return p
 }
 
@@ -88,7 +86,7 @@ func (p *process) run(ctx context.Context) (stop, error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		p.wait()
+		p.group.Wait()
 	}()
 	why := p.watch(ctx, ended)
 	<-ended
@@ -107,11 +105,11 @@ func (p *process) watch(ctx context.Context, ended <-chan struct{}) stop {
 	case <-ended:
 		return notStopped
 	case <-p.enough:
-		p.signal(syscall.SIGKILL)
+		p.group.Signal(syscall.SIGKILL)
 		return tooMuch
 	case <-ctx.Done():
 	}
-	p.signal(syscall.SIGTERM)
+	p.group.Signal(syscall.SIGTERM)
 	grace := time.NewTimer(p.grace)
 	defer grace.Stop()
 	select {
@@ -119,35 +117,8 @@ func (p *process) watch(ctx context.Context, ended <-chan struct{}) stop {
 	case <-p.enough:
 	case <-grace.C:
 	}
-	p.signal(syscall.SIGKILL)
+	p.group.Signal(syscall.SIGKILL)
 	return contextEnded
-}
-
-// wait sees the program to its end, kills what it left behind, and collects it. While it is not collected nobody else
-// can be given the group's number; where we cannot look before we collect, that moment remains.
-func (p *process) wait() {
-	if awaitExit(p.cmd) {
-		p.killRest()
-		_ = p.cmd.Wait()
-		return
-	}
-	_ = p.cmd.Wait()
-	p.killRest()
-}
-
-func (p *process) killRest() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	killGroup(p.cmd, syscall.SIGKILL)
-	p.gone = true
-}
-
-func (p *process) signal(sig syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.gone {
-		killGroup(p.cmd, sig)
-	}
 }
 
 // An output keeps what is written up to max bytes, and closes full at the first byte beyond.

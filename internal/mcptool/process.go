@@ -10,9 +10,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/toolbus/toolbus/internal/procgroup"
 )
 
 // pipeWait is how long pipes may stay open once the whole group is dead.
@@ -21,11 +22,9 @@ const pipeWait = 500 * time.Millisecond
 // A process is one run of the program, and leads a process group.
 type process struct {
 	cmd   *exec.Cmd
+	group *procgroup.Group
 	tail  *lineLog      // its stderr
 	ended chan struct{} // closed when it has ended, its group is dead and it is collected
-
-	mu   sync.Mutex
-	gone bool // the group's number may be another's now
 }
 
 // base are the variables that every program gets: those that MCP clients are used to pass on.
@@ -82,7 +81,7 @@ func startProcess(cfg *Config, log *slog.Logger, stdin, stdout *os.File) (*proce
 	p.cmd.Env = environ(cfg.Env)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = stdin, stdout, p.tail
 	p.cmd.WaitDelay = pipeWait
-	setUp(p.cmd)
+	p.group = procgroup.Lead(p.cmd)
 
 	started := make(chan error, 1)
 	go func() {
@@ -92,7 +91,9 @@ func startProcess(cfg *Config, log *slog.Logger, stdin, stdout *os.File) (*proce
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			p.wait()
+			p.group.Wait()
+			p.tail.flush()
+			close(p.ended)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -101,36 +102,7 @@ func startProcess(cfg *Config, log *slog.Logger, stdin, stdout *os.File) (*proce
 	return p, nil
 }
 
-// wait sees the program to its end, kills what it left behind, and collects it. While it is not collected nobody else
-// can be given the group's number; where we cannot look before we collect, that moment remains.
-func (p *process) wait() {
-	defer close(p.ended)
-	if awaitExit(p.cmd) {
-		p.killRest()
-		_ = p.cmd.Wait()
-	} else {
-		_ = p.cmd.Wait()
-		p.killRest()
-	}
-	p.tail.flush()
-}
-
-func (p *process) killRest() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	killGroup(p.cmd, syscall.SIGKILL)
-	p.gone = true
-}
-
-func (p *process) signal(sig syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.gone {
-		killGroup(p.cmd, sig)
-	}
-}
-
-func (p *process) kill() { p.signal(syscall.SIGKILL) }
+func (p *process) kill() { p.group.Signal(syscall.SIGKILL) }
 
 // end waits for the program, whose input is closed, and ends it with more and more force.
 func (p *process) end(grace time.Duration) {
@@ -141,7 +113,7 @@ func (p *process) end(grace time.Duration) {
 			t.Stop()
 			return
 		case <-t.C:
-			p.signal(sig)
+			p.group.Signal(sig)
 		}
 	}
 	<-p.ended

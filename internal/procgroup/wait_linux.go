@@ -1,4 +1,4 @@
-package command
+package procgroup
 
 import (
 	"os/exec"

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package mcptool
+package procgroup
 
 import (
 	"os/exec"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package mcptool
+package procgroup
 
 import (
 	"os/exec"

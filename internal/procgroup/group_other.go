@@ -1,6 +1,6 @@
 //go:build !unix
 
-package command
+package procgroup
 
 import (
 	"os/exec"
@@ -12,9 +12,5 @@ func setUp(*exec.Cmd) {}
 
 // killGroup kills the program alone, and at once whatever the signal.
 func killGroup(cmd *exec.Cmd, _ syscall.Signal) { _ = cmd.Process.Kill() }
-
-func signalOf(*exec.Cmd) (syscall.Signal, bool) { return 0, false }
-
-func signalName(sig syscall.Signal) string { return sig.String() }
 
 func awaitExit(*exec.Cmd) bool { return false }
