@@ -69,6 +69,10 @@ func (c *Conn) NATS() *nats.Conn { return c.nc }
 // JetStream is the JetStream context of the connection.
 func (c *Conn) JetStream() jetstream.JetStream { return c.js }
 
+// JetStreamAPI is what the subjects of JetStream's API begin with on this connection: "$JS.API.", unless its settings
+// name a domain or a prefix.
+func (c *Conn) JetStreamAPI() string { return c.api }
+
 // Connected reports whether there is a connection at this moment.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 

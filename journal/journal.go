@@ -112,7 +112,7 @@ func New(cfg Config) *Journal {
 		bus:  cfg.Bus,
 		log:  prefix + "_LOG",
 		late: prefix + "_LATE",
-		api:  apiPrefix(cfg.Bus),
+		api:  cfg.Bus.JetStreamAPI(),
 		kick: make(chan struct{}, 1),
 		done: make(chan struct{}),
 		tick: time.NewTimer(time.Hour),

@@ -9,8 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/toolbus/toolbus/bus"
 )
 
 // logStream and lateStream let go of the oldest where they are full: what is new is what people ask for.
@@ -142,15 +140,4 @@ func (j *Journal) check(ctx context.Context, want jetstream.StreamConfig) error 
 		j.cfg.Logger.Warn("a stream is not as we would create it; leaving it so", "stream", want.Name, "differs", strings.Join(drift, "; "))
 	}
 	return nil
-}
-
-// apiPrefix is what JetStream's API subjects begin with on this connection.
-func apiPrefix(c *bus.Conn) string {
-	switch o := c.JetStream().Options(); {
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	}
-	return "$JS.API."
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -192,16 +191,7 @@ func (b *Bucket) readPage(ctx context.Context, answers <-chan *nats.Msg, f func(
 }
 
 // api is the subject of a JetStream request about the bucket's stream.
-func (b *Bucket) api(verb string) string {
-	prefix := "$JS.API."
-	switch o := b.bus.JetStream().Options(); {
-	case o.APIPrefix != "":
-		prefix = strings.TrimSuffix(o.APIPrefix, ".") + "."
-	case o.Domain != "":
-		prefix = "$JS." + o.Domain + ".API."
-	}
-	return prefix + verb + ".KV_" + b.name
-}
+func (b *Bucket) api(verb string) string { return b.bus.JetStreamAPI() + verb + ".KV_" + b.name }
 
 // number reads a header that is a number; 0 where there is none.
 func number(h nats.Header, name string) uint64 {
