@@ -2,7 +2,6 @@ package otel
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
@@ -53,14 +52,7 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 			provider := sdklog.NewLoggerProvider(opts...)
 			otelapi.SetErrorHandler(&quiet{log: slog.New(&handler{level: cfg.Level, repeats: h.repeats, next: redacted{to}})})
 			to = append(to, otelslog.NewHandler(scope, otelslog.WithLoggerProvider(provider)))
-			shutdown = func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, flushTime)
-				defer cancel()
-				if err := provider.Shutdown(ctx); err != nil {
-					return fmt.Errorf("export the last log lines: %w", err)
-				}
-				return nil
-			}
+			shutdown = flushed("log lines", provider.Shutdown)
 		}
 	}
 	h.next = redacted{to}

@@ -97,14 +97,7 @@ func SetupMetrics(ctx context.Context, cfg MetricsConfig) (m *Metrics, shutdown 
 	}
 	provider := sdkmetric.NewMeterProvider(opts...)
 	m.meter = provider.Meter(scope)
-	shutdown = func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, flushTime)
-		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
-			return fmt.Errorf("export the last metrics: %w", err)
-		}
-		return nil
-	}
+	shutdown = flushed("metrics", provider.Shutdown)
 	if err := m.instruments(cfg.Version); err != nil {
 		return nil, nil, errors.Join(err, shutdown(ctx))
 	}

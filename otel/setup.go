@@ -56,17 +56,22 @@ func Setup(ctx context.Context, cfg Config) (shutdown func(context.Context) erro
 	}
 	provider := trace.NewTracerProvider(opts...)
 	otelapi.SetTracerProvider(provider)
-	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, flushTime)
-		defer cancel()
-		if err := provider.Shutdown(ctx); err != nil {
-			return fmt.Errorf("export the last spans: %w", err)
-		}
-		return nil
-	}, nil
+	return flushed("spans", provider.Shutdown), nil
 }
 
 func nothing(context.Context) error { return nil }
+
+// flushed is a provider's shutdown with a bound, and with a word on what it could not export.
+func flushed(what string, shutdown func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, flushTime)
+		defer cancel()
+		if err := shutdown(ctx); err != nil {
+			return fmt.Errorf("export the last %s: %w", what, err)
+		}
+		return nil
+	}
+}
 
 func disabled() bool { return strings.EqualFold(variable("OTEL_SDK_DISABLED"), "true") }
 
