@@ -30,15 +30,11 @@ type sample struct {
 func call(cfg config) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	side, err := start("server")
+	side, n, err := both(ctx)
 	if err != nil {
 		return err
 	}
 	defer side.stop()
-	n, err := join(ctx, side.line)
-	if err != nil {
-		return err
-	}
 	if err := n.await("search", 1); err != nil {
 		return err
 	}

@@ -131,6 +131,7 @@ func print3(what string, all []time.Duration) {
 	fmt.Printf("  %-26s p50 %s, p99 %s, max %s\n", what, millis(at(50, all)), millis(at(99, all)), millis(at(100, all)))
 }
 
+// both starts the far side and joins it.
 func both(ctx context.Context) (*child, *near, error) {
 	side, err := start("server")
 	if err != nil {

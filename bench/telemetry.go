@@ -21,15 +21,11 @@ import (
 func telemetry(cfg config) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	side, err := start("server")
+	side, n, err := both(ctx)
 	if err != nil {
 		return err
 	}
 	defer side.stop()
-	n, err := join(ctx, side.line)
-	if err != nil {
-		return err
-	}
 	sink := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer sink.Close()
 	measured, flush, err := otel.SetupMetrics(ctx, otel.MetricsConfig{Pull: true})

@@ -22,15 +22,11 @@ import (
 func turns(cfg config) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	side, err := start("server")
+	side, n, err := both(ctx)
 	if err != nil {
 		return err
 	}
 	defer side.stop()
-	n, err := join(ctx, side.line)
-	if err != nil {
-		return err
-	}
 	if err := n.await("search", 1); err != nil {
 		return err
 	}
