@@ -57,11 +57,6 @@ func (p *program) runDev(ctx context.Context, files string) error {
 		return err
 	}
 	defer look.Close()
-	flush, err := p.traces(ctx)
-	if err != nil {
-		return err
-	}
-	defer flush()
 	server, err := p.embed(dataDir("dev"))
 	if err != nil {
 		return err

@@ -59,11 +59,6 @@ func (p *program) runServe(ctx context.Context) error {
 		return err
 	}
 	defer look.Close()
-	flush, err := p.traces(ctx)
-	if err != nil {
-		return err
-	}
-	defer flush()
 	var server *bus.Server
 	if p.cfg.Embedded {
 		if server, err = p.embed(dataDir("serve")); err != nil {
@@ -85,19 +80,6 @@ func (p *program) runServe(ctx context.Context) error {
 	err = h.wait()
 	p.log.Info("executor has stopped", "id", c.ID())
 	return err
-}
-
-// traces sets tracing up, as the OTEL_ variables say. Call flush at the end.
-func (p *program) traces(ctx context.Context) (flush func(), err error) {
-	stop, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-executor", Version: version, Logger: p.log})
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		if err := stop(context.WithoutCancel(ctx)); err != nil { // it bounds itself
-			p.log.Warn("traces were lost", "why", err)
-		}
-	}, nil
 }
 
 func (p *program) tracing() toolotel.TraceConfig {

@@ -70,11 +70,6 @@ func (o *options) serve(ctx context.Context, tools []worker.Tool, stdout, stderr
 	}
 	defer look.Close()
 	log := look.Log
-	flush, err := toolotel.Setup(ctx, toolotel.Config{Service: "toolbus-worker", Version: version, Logger: log})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = flush(context.WithoutCancel(ctx)) }() // it bounds itself
 	cfg, err := o.nats.Config()
 	if err != nil {
 		return err

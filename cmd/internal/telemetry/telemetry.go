@@ -1,4 +1,5 @@
-// Package telemetry is what both programs set up to be seen while they serve: log, metrics, and the listener for operators.
+// Package telemetry is what both programs set up to be seen while they serve: log, metrics, traces, and the listener for
+// operators.
 package telemetry
 
 import (
@@ -61,6 +62,10 @@ func (t *Telemetry) start(ctx context.Context, cfg Config) error {
 	t.last(ctx, flush)
 	us.Logger = t.Log
 	if t.Metrics, flush, err = toolotel.SetupMetrics(ctx, toolotel.MetricsConfig{Config: us, Pull: cfg.MetricsAddr != "", Known: cfg.Known, Turns: t.Turns}); err != nil {
+		return err
+	}
+	t.last(ctx, flush)
+	if flush, err = toolotel.Setup(ctx, us); err != nil {
 		return err
 	}
 	t.last(ctx, flush)
