@@ -3,7 +3,6 @@ package bus_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -186,13 +185,7 @@ func TestRequestEndsWithContext(t *testing.T) {
 }
 
 func TestReconnect(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	cfg := bus.ServerConfig{Dir: t.TempDir(), Port: port, Lazy: true}
+	cfg := bus.ServerConfig{Dir: t.TempDir(), Port: natstest.FreePort(t), Lazy: true}
 	first := natstest.Start(t, cfg)
 
 	c := natstest.Dial(t, bus.Config{URL: first.ClientURL()})

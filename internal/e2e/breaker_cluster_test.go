@@ -54,13 +54,11 @@ type node struct {
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
-	var routes [3]int
-	for i := range routes {
-		routes[i] = freePort(t)
-	}
+	ports := natstest.FreePorts(t, 6)
+	routes := ports[3:]
 	dir := t.TempDir()
 	for i := range c.nodes {
-		name, port := fmt.Sprint("n", i+1), freePort(t)
+		name, port := fmt.Sprint("n", i+1), ports[i]
 		var peers []string
 		for j := range routes {
 			if i != j {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/internal/cli"
+	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/tool"
 )
 
@@ -23,7 +24,7 @@ func TestServerRestarts(t *testing.T) {
 		{"the call ends when the server is back", 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir, port := t.TempDir(), freePort(t)
+			dir, port := t.TempDir(), natstest.FreePort(t)
 			url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 			server := natsServer(t, dir, port)
 			b := newBench(t)
@@ -60,7 +61,7 @@ func TestServerRestarts(t *testing.T) {
 
 // Without a server there is nothing to wait for: who is told to stop does so.
 func TestStopWithoutServer(t *testing.T) {
-	port := freePort(t)
+	port := natstest.FreePort(t)
 	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 	server := natsServer(t, t.TempDir(), port)
 	b := newBench(t)

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -286,17 +285,6 @@ func natsServer(t testing.TB, dir string, port int) *process {
 	p := start(t, launch{path: self, env: []string{serverDir + "=" + dir, serverPort + "=" + strconv.Itoa(port)}})
 	p.says("listening on")
 	return p
-}
-
-// freePort is one that was free a moment ago.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // pause stops a process with SIGSTOP until the returned func is called.

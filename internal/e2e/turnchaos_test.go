@@ -332,7 +332,7 @@ func TestExecutorKilledInTurn(t *testing.T) {
 // The NATS server dies with a turn under way and comes back. The turn has one end, nothing of it runs twice, and what waits
 // for its inputs finds its worker again.
 func TestServerRestartsInTurn(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), natstest.FreePort(t)
 	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 	server := natsServer(t, dir, port)
 	b := newBench(t)

@@ -16,7 +16,6 @@ package natstest
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -126,7 +125,7 @@ func (n *Nodes) URLs() string {
 // Cluster starts n servers with JetStream as one cluster and waits until it has a leader. Not for bubbles.
 func Cluster(t testing.TB, n int) *Nodes {
 	t.Helper()
-	ports := freePorts(t, n)
+	ports := FreePorts(t, n)
 	routes := make([]string, n)
 	for i, port := range ports {
 		routes[i] = fmt.Sprintf("nats-route://127.0.0.1:%d", port)
@@ -181,19 +180,4 @@ func (n *Nodes) shutdown() {
 	for _, s := range n.Servers {
 		s.WaitForShutdown()
 	}
-}
-
-// freePorts are ports that were free a moment ago: each route needs the others' before they start.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports
 }
