@@ -168,8 +168,10 @@ func (x *shot) holds(t *testing.T, lines []line) {
 		id, ok := strings.CutPrefix(l.call, x.req.ID+"/")
 		switch {
 		case !ok:
-		case l.what == "end":
-			ends[id] = i
+		case l.what == "end": // the first: a worker that was paused goes on after its call has been done by another
+			if _, again := ends[id]; !again {
+				ends[id] = i
+			}
 		case l.what == "start":
 			if _, again := first[id]; again && l.tool == "write" {
 				t.Errorf("%s: the write %s was started again", x.req.ID, id)
