@@ -34,6 +34,9 @@ async def test_it_serves_and_drains(nats_url: str, bus: Bus) -> None:
         assert (hello.state, hello.capacity, [t.id for t in hello.tools]) == ("hello", 3, ["sky"])
         m = await bus.request("py.v1.call.sky", b'{"city":"Oslo"}')
         assert json.loads(m.data) == {"city": "Oslo", "sky": "snow"}
+        assert process.stderr is not None
+        first = json.loads(await asyncio.wait_for(asyncio.to_thread(process.stderr.readline), 20))
+        assert first["msg"] == f"serving sky as worker {hello.worker}; Ctrl-C drains"
         process.send_signal(signal.SIGTERM)
         while (await asyncio.wait_for(states.get(), 20)).state != "bye":
             pass

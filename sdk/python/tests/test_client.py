@@ -98,6 +98,17 @@ async def test_leaving_cancels_the_turn(executor_url: str) -> None:
         await asyncio.wait_for(stopped.wait(), 10)
 
 
+async def test_where_to_connect_without_a_url(nats_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLBUS_NATS_URL", f"nats://127.0.0.1:1, {nats_url}")
+    async with await Client.connect() as client:
+        assert client.bus.connected
+    monkeypatch.setenv("TOOLBUS_NATS_URL", "nats://127.0.0.1:1")
+    with pytest.raises(Unavailable, match=r"at nats://127\.0\.0\.1:1:"):
+        await Client.connect()
+    async with await Client.connect(nats_url) as client:
+        assert client.bus.connected
+
+
 async def test_mistakes_and_nobody(bus: Bus) -> None:
     client = Client(bus)
     with pytest.raises(InvalidArguments, match=r"calls\[0\].tool"):

@@ -131,6 +131,18 @@ def test_truncate() -> None:
     assert truncate("aé", 3) == "aé"
 
 
+def test_what_json_cannot_hold() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    for value, why in ((itself, "Circular"), (float("nan"), "not JSON compliant"), ("\ud800", "surrogates")):
+        with pytest.raises(ValueError, match=why):
+            jsontext.dumps(value)
+    with pytest.raises(TypeError):
+        jsontext.dumps({"a": object()})
+    assert jsontext.dumps({"b": ["é", 1.5, None], "a": object()}, sort=True, default=str)[:12] == b'{"a":"<objec'
+    assert jsontext.dumps("é\n") == '"é\\n"'.encode()
+
+
 def test_memory_forgets() -> None:
     m: Memory[str, int] = Memory(10, 2, 100)
     for i, key in enumerate("abc"):

@@ -291,6 +291,9 @@ async def test_spans(nats_url: str, bus: Bus) -> None:
         assert await c.frame() == ("", {})
     (span,) = kept.get_finished_spans()
     assert span.name == "execute_tool echo"
+    assert span.attributes is not None
+    names = ("toolbus.turn", "gen_ai.tool.call.id", "toolbus.attempt")
+    assert "/".join(str(span.attributes[name]) for name in names) == "t/c/1"
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 

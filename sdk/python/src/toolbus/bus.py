@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import nats
-from nats.aio.client import Client as NATSClient
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import (
@@ -21,6 +21,7 @@ from nats.errors import (
     OutboundBufferLimitError,
 )
 
+from . import shortcut
 from .errors import Denied, InvalidArguments, Overloaded, Unavailable
 from .wire import headers
 from .wire.errors import WireError, quote
@@ -38,7 +39,8 @@ class Bus:
     """One connection. Make it with ``connect``. It belongs to the event loop that made it."""
 
     def __init__(self, subjects: Subjects, worker_id: str) -> None:
-        self.nc = NATSClient()
+        self.nc = shortcut.Client()
+        self._outlet = shortcut.Outlet(self.nc)
         self.id = worker_id
         self.subjects = subjects
         self.closed = asyncio.Event()
@@ -48,6 +50,7 @@ class Bus:
         self._inbox = f"_INBOX_{worker_id}"
         self._replies = ReplyRule(subjects, f"{subjects.root}reply", f"{subjects.root}res", self._inbox)
         self._dialling: asyncio.Task[None] | None = None
+        self._most = self._inline = 0
         self._tries = 0
         self._failure: Exception | None = None
 
@@ -57,11 +60,13 @@ class Bus:
     ) -> Bus:
         """Connect, or raise Unavailable (nobody answers) or Denied (the credentials are refused).
 
-        ``url`` may name several servers, with commas. ``options`` are those of ``nats.connect``: credentials, TLS and the
-        like. Each server is tried once; a connection that is lost later is made again for as long as it takes.
+        ``url`` may name several servers, with commas; without one it is what TOOLBUS_NATS_URL says, or else
+        nats://127.0.0.1:4222. ``options`` are those of ``nats.connect``: credentials, TLS and the like. Each server is
+        tried once; a connection that is lost later is made again for as long as it takes.
         """
         bus = cls(Subjects(prefix), worker_id or secrets.token_hex(8))
-        servers = [s.strip() for s in (url or DEFAULT_URL).split(",") if s.strip()]
+        where = url or os.environ.get("TOOLBUS_NATS_URL") or DEFAULT_URL
+        servers = [s.strip() for s in where.split(",") if s.strip()]
         bus._tries = len(servers)
         settings: dict[str, Any] = {
             "servers": servers,
@@ -105,7 +110,9 @@ class Bus:
     def inline(self) -> int:
         """The largest payload in bytes that travels in a message; what is larger goes by claim check."""
         most = self.nc.max_payload
-        return max(most - MAX_INLINE_SLACK, most // 2)
+        if most != self._most:  # another server
+            self._most, self._inline = most, max(most - MAX_INLINE_SLACK, most // 2)
+        return self._inline
 
     @property
     def connected(self) -> bool:
@@ -118,8 +125,9 @@ class Bus:
 
         It does not wait, so the messages of one worker keep their order without a lock.
         """
-        if not 0 < len(subject) <= MAX_SUBJECT:
-            raise InvalidArguments(f"subject {quote(subject)}: expected 1 to {MAX_SUBJECT} bytes")
+        _check_subject(subject)
+        if reply:
+            _check_subject(reply)
         out: dict[str, Any] | None = None
         if header:
             out = headers.outbound(header)
@@ -129,6 +137,8 @@ class Bus:
                 raise InvalidArguments(f"message to {subject}: {e}") from None
         if self.nc.pending_data_size > _MAX_UNSENT:
             raise Overloaded(f"{self.nc.pending_data_size} bytes wait for the server to read them")
+        if out is None and not reply and self._outlet.put(subject, data):
+            return
         step = self.nc.publish(subject, data, reply=reply, headers=out)
         try:
             # nats-py puts the message into its buffer before it may wait, and with pending_size 0 it waits for nothing.
@@ -152,20 +162,9 @@ class Bus:
             raise Denied(f"{quote(reply)} is no subject for a reply")
         self.publish(reply, data, header)
 
-    async def subscribe(
-        self, subject: str, take: Callable[[Msg], None], queue: str = "", *, pending_bytes: int = 256 << 20
-    ) -> Subscription:
-        """Call ``take`` for each message of a subject, one after the other."""
-
-        async def cb(m: Msg) -> None:
-            try:
-                take(m)
-            except Exception:
-                log.exception("message on %s not handled", m.subject)
-
-        return await self.nc.subscribe(
-            subject, queue=queue, cb=cb, pending_msgs_limit=65_536, pending_bytes_limit=pending_bytes
-        )
+    async def subscribe(self, subject: str, take: Callable[[Msg], None], queue: str = "") -> Subscription:
+        """Call ``take`` for each message of a subject, one after the other, in the order in which all messages come."""
+        return await self.nc.subscribe(subject, queue=queue, future=shortcut.handler(take))
 
     async def request(
         self, subject: str, data: bytes = b"", header: Mapping[str, str] | None = None, timeout: float = 5.0
@@ -234,3 +233,9 @@ class Bus:
 
     async def _closed(self) -> None:
         self.closed.set()
+
+
+def _check_subject(subject: str) -> None:
+    """Refuse what would be more, or less, than a subject on the wire. Older versions of nats-py do not."""
+    if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable() or " " in subject:
+        raise InvalidArguments(f"subject {quote(subject)}: expected 1 to {MAX_SUBJECT} characters without blanks")

@@ -92,16 +92,24 @@ async def _run(args: argparse.Namespace, tools: list[AnyTool]) -> int:
             loop.add_signal_handler(s, told)
         except NotImplementedError:  # Windows
             signal.signal(s, lambda *_: loop.call_soon_threadsafe(told))
+    announced = asyncio.create_task(_say_ready(worker, tools))
     try:
         left = await worker.run()
     except (Unavailable, Denied) as e:
         print(f"toolbus: {e}", file=sys.stderr)
         return 3
     finally:
+        announced.cancel()
         await bus.close()
     for call in left:
         print(f"toolbus: abandoned {call}, which did not stop", file=sys.stderr)
     return 1 if left else 0
+
+
+async def _say_ready(worker: Worker, tools: list[AnyTool]) -> None:
+    await worker.ready.wait()
+    names = ", ".join(t.name for t in tools)
+    logging.getLogger("toolbus").info("serving %s as worker %s; Ctrl-C drains", names, worker.id)
 
 
 def _env(name: str, default: str = "") -> str:

@@ -109,7 +109,7 @@ class Client:
 
     @classmethod
     async def connect(cls, url: str = "", *, prefix: str = "", **options: Any) -> Client:
-        """A client on a connection of its own. ``options`` are those of ``nats.connect``."""
+        """A client on a connection of its own, made as ``Bus.connect`` does: without a URL by TOOLBUS_NATS_URL."""
         client = cls(await Bus.connect(url, name="toolbus client", prefix=prefix, **options))
         client._owned = True
         return client

@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 _NOTHING: Final[Mapping[str, str]] = {}
+making: Final = threading.Lock()
+"""Held while something is made that all threads of a tool share."""
 _log = logging.getLogger("toolbus.tool")
 
 
@@ -76,11 +78,13 @@ class Context:
         thread. One that does not return within 250 ms is answered for, counted as leaked, and keeps its place until it
         returns. An async tool gets ``asyncio.CancelledError`` and needs to look only where it never awaits.
         """
-        if self._cancelled is None:
-            self._cancelled = threading.Event()
-            if self._stopping:
-                self._cancelled.set()
-        return self._cancelled
+        event = self._cancelled
+        if event is None:
+            with making:
+                event = self._cancelled = self._cancelled or threading.Event()
+            if self._stopping:  # after it is there for all: _stop, which looks in the other order, may have missed it
+                event.set()
+        return event
 
     def _stop(self) -> None:
         self._stopping = True

@@ -53,21 +53,27 @@ class Memory(Generic[K, V]):
         return item
 
     def keep(self, item: Item[K, V], size: int, now: float) -> None:
-        """Make it the newest item, of that many bytes, and forget what is too much."""
+        """Make it the newest item, of that many bytes, and forget what is too much. What is too old goes with the next
+        ``forget``; ``get`` does not find it until then.
+        """
         self._unlink(item)
         item.kept, item.size, item.at = True, size, now
         self._kept[item.key] = item
         self._bytes += size
-        self.forget(now)
+        if len(self._kept) > self._max_items or self._bytes > self._max_bytes:
+            self.forget(now)
 
     def forget(self, now: float) -> None:
         """Drop what is too old or too much."""
         while self._kept:
-            oldest = next(iter(self._kept.values()))
-            if len(self._kept) <= self._max_items and self._bytes <= self._max_bytes and now - oldest.at <= self._ttl:
-                return
-            self._unlink(oldest)
-            del self._items[oldest.key]
+            if len(self._kept) <= self._max_items and self._bytes <= self._max_bytes:
+                oldest = next(iter(self._kept.values()))
+                if now - oldest.at <= self._ttl:
+                    return
+            key, item = self._kept.popitem(last=False)
+            item.kept = False
+            self._bytes -= item.size
+            del self._items[key]
 
     def __len__(self) -> int:
         return len(self._items)

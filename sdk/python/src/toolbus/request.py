@@ -10,7 +10,7 @@ from .errors import InvalidArguments, TruncatedCall, Unsupported
 from .wire import headers, jsontext
 from .wire.errors import WireError, quote
 from .wire.limits import MAX_ARGS, MAX_MS
-from .wire.refs import BlobRef, CallRef
+from .wire.refs import BlobRef, CallRef, split_call
 
 _MAX_KEY: Final = 1 << 10
 _MS: Final = re.compile(r"\+?[0-9]{1,12}")
@@ -30,7 +30,8 @@ _ADVICE: Final = ("send one JSON object",)
 class Request:
     """What a message asks for. ``fault`` says why it is refused, as soon as it is known that it may be answered."""
 
-    ref: CallRef | None = None
+    reference = ""
+    """<turn>/<call>/<attempt>; empty for a bare request."""
     call = ""
     """<turn>/<call>; empty for a bare request."""
     attempt = 0
@@ -54,17 +55,22 @@ class Request:
             except WireError as e:
                 self.fault = InvalidArguments(str(e))
 
+    @property
+    def ref(self) -> CallRef | None:
+        """The attempt; None for a bare request."""
+        return CallRef.parse(self.reference) if self.reference else None
+
     def _read(self, h: Mapping[str, str]) -> None:
         self.header, get = headers.read(h)
         if v := get(_FRAME):
             raise _bad(headers.FRAME, f"expected none on a call, got {quote(v)}")
         if v := get(_CALL):
             try:
-                self.ref = CallRef.parse(v)
+                self.call, self.attempt = split_call(v)
             except WireError as e:
                 raise _bad(headers.CALL, str(e)) from None
-            self.call = self.key = v.rpartition("/")[0]
-            self.attempt = self.ref.attempt
+            self.reference = v
+            self.key = self.call
         if v := get(_TOOL):
             if self.tool and v != self.tool:
                 raise _bad(headers.TOOL, f"it names {quote(v)} and the subject {quote(self.tool)}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from . import blobs, tracing
-from .context import Context, current_context
+from .context import Context, current_context, making
 from .errors import (
     MAX_MESSAGE,
     Cancelled,
@@ -138,11 +138,18 @@ class Run:
 
     def context(self) -> Context:
         """What the tool may know of the call."""
-        if self._context is not None:
-            return self._context
+        if self._context is None:
+            with making:
+                if self._context is None:
+                    self._context = self._make_context()
+            if self.stopping:  # after it is there for all: _halt, which looks in the other order, may have missed it
+                self._context._stop()
+        return self._context
+
+    def _make_context(self) -> Context:
         q = self.request
         ref = q.ref
-        self._context = c = Context(
+        c = Context(
             self.tool.name,
             turn=ref.turn if ref else "",
             call=ref.call if ref else "",
@@ -157,16 +164,13 @@ class Run:
         if self.tool.is_async:
             c._progress, c._partial = self._progress, self._partial
         else:
-            _ = c.cancelled
             loop = self.worker.loop
             c._progress = lambda *p: _later(loop, self._progress, *p)
             c._partial = self._partial_from_thread
-        if self.stopping:
-            c._stop()
         return c
 
     def __str__(self) -> str:
-        return f"{self.tool.name} {self.request.ref or ''}".rstrip()
+        return f"{self.tool.name} {self.request.reference}".rstrip()
 
     # ── its life ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -191,7 +195,7 @@ class Run:
         return not (self.stopping or self._spoilt)
 
     async def _traced(self, task: asyncio.Task[None]) -> Answer:
-        with tracing.span(self.tool.name, str(self.request.ref or ""), self.worker.id, self.request.header) as span:
+        with tracing.span(self.tool.name, self.request.reference, self.worker.id, self.request.header) as span:
             try:
                 answer = await self._outcome(task)
             except ToolError as e:
@@ -217,7 +221,6 @@ class Run:
                 self._task = task
                 value = await self.tool.function(**bound)
             else:  # nothing can stop a thread: it is waited for
-                self.context()  # made here, so that two threads do not
                 value = await self.worker.threads.submit(functools.partial(here.run, self.tool.function, **bound))
         except BaseException as e:
             return self._failure(e)

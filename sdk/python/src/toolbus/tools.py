@@ -59,6 +59,8 @@ class Tool(Generic[P, R]):
         self.name = m.id
         self.digest = manifests.digest(m)
         self.timeout = manifests.timeout(m)
+        self.takes_context = self._binder.context is not None
+        """Whether the function has a parameter for its Context."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it were no tool."""
@@ -71,11 +73,6 @@ class Tool(Generic[P, R]):
         """Whether another run for the same key does no harm while one that does not stop still goes on."""
         m = self.manifest
         return m.effect in ("read", "idempotent") or (not m.effect and not m.idempotency_keys)
-
-    @property
-    def takes_context(self) -> bool:
-        """Whether the function has a parameter for its Context."""
-        return self._binder.context is not None
 
     def bind(self, arguments: dict[str, Any], context: Context | None) -> dict[str, Any]:
         """What the function is called with. InvalidArguments has all that is wrong with the arguments. A ``context`` is

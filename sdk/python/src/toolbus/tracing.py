@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from .wire.refs import CallRef
+
 try:
     from opentelemetry import context as otel_context
     from opentelemetry import propagate, trace
@@ -25,19 +27,22 @@ def enabled() -> bool:
 def span(tool: str, ref: str, worker: str, header: Mapping[str, str]) -> Iterator[Any]:
     """The span ``execute_tool <tool>`` around a handler, a child of the caller's. Only where it is ``enabled``."""
     parent = propagate.extract({k.lower(): v for k, v in header.items()})
+    attributes: dict[str, str | int] = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
+        "messaging.system": "nats",
+        "messaging.operation.type": "process",
+        "toolbus.worker": worker,
+    }
+    if ref:  # a bare request has none
+        turn, call, attempt = CallRef.parse(ref)
+        attributes |= {"gen_ai.tool.call.id": call, "toolbus.turn": turn, "toolbus.attempt": attempt}
     token = otel_context.attach(parent)
     try:
         with _tracer.start_as_current_span(
             f"execute_tool {tool}",
             kind=trace.SpanKind.CONSUMER,
-            attributes={
-                "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": tool,
-                "gen_ai.tool.call.id": ref,
-                "messaging.system": "nats",
-                "messaging.operation.type": "process",
-                "toolbus.worker": worker,
-            },
+            attributes=attributes,
             record_exception=False,
             set_status_on_exception=False,
         ) as made:

@@ -543,9 +543,11 @@ class Worker:
             self._unsent_bytes += len(data)
 
     def send(self, subject: str, header: dict[str, str] | None, data: bytes = b"") -> bool:
-        """Publish a frame. False where the connection is away, so that it may be sent later."""
+        """Publish a frame to a subject that was found to be for replies when it came. False where the connection is away,
+        so that it may be sent later.
+        """
         try:
-            self.bus.respond(subject, data, header)
+            self.bus.publish(subject, data, header)
         except Unavailable as e:
             log.warning("frame %s not sent: %s", headers.frame_of(header) or "result", e)
             return False

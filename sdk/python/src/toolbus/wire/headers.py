@@ -42,12 +42,16 @@ _ALLOWED: Final = frozenset(
 _ENDS: Final = frozenset(("", "result", "error", "nack", "stopped"))
 
 
-_folded: Final = lru_cache(1024)(str.lower)
-
-
 @lru_cache(1024)  # they are few and the same in every message
 def _is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
+
+
+@lru_cache(1024)
+def _folded(name: str) -> tuple[str, bool]:
+    """A name in lower case, and whether it needs no second look: it is one, and may be passed on."""
+    low = name.lower()
+    return low, _is_name(name) and low[:5] != "nats-"
 
 
 def get(header: Mapping[str, str] | None, name: str) -> str:
@@ -95,10 +99,10 @@ def read(header: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[[str], 
     size = 0
     usual = True
     for name, value in header.items():
-        low = _folded(name)
+        low, well = _folded(name)
         folded[low] = value
         size += len(name) + len(value)
-        if low[:5] == "nats-" or not (_is_name(name) and value.isascii() and value.isprintable()):
+        if not (well and value.isascii() and value.isprintable()):
             usual = False
     passed = header
     if not usual or size > MAX_VALUE // 2:

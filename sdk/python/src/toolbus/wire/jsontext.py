@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -36,9 +37,10 @@ def loads(raw: bytes, depth: int = MAX_DEPTH) -> Any:
             raise JSONFlaw(f"the JSON ends at byte {len(raw)} inside a string", cut=True) from None
         raise JSONFlaw(f"at byte {e.start}: the bytes are not UTF-8") from None
     # No text nests deeper, or holds more values, than it has brackets and commas: most need no second look.
-    if raw.count(b"{") + raw.count(b"[") > depth:
+    brackets = raw.count(b"{") + raw.count(b"[")
+    if brackets > depth:
         _check_depth(text, depth)
-    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") >= MAX_VALUES:
+    if brackets + raw.count(b",") >= MAX_VALUES:
         raise JSONFlaw(f"there are more than {MAX_VALUES} values")
     long = len(raw) > _MAX_DIGITS and _LONG_NUMBER.search(raw) is not None
     decoder = _long if long else _strict
@@ -48,24 +50,38 @@ def loads(raw: bytes, depth: int = MAX_DEPTH) -> Any:
         raise _flaw(text, e) from None
     except RecursionError:
         raise JSONFlaw(f"objects and arrays nest more than {depth} deep") from None
-    end = _blank(text, end)
-    if end < len(text):
+    if end < len(text) and (end := _blank(text, end)) < len(text):
         if isinstance(value, int | float) and _CUT.fullmatch(text[end:]):
             raise JSONFlaw(f"the JSON ends at byte {len(raw)} inside a number", cut=True)
         raise JSONFlaw(f"at character {end}: there is more after the end of the value, near {_near(text, end)}")
-    if "\\u" in text or "\\U" in text:
+    if "\\" in text and ("\\u" in text or "\\U" in text):
         value = _mend(value)
     return value
 
 
 def dumps(value: Any, *, sort: bool = False, default: Any = None) -> bytes:
     """``value`` as JSON without blanks, as UTF-8. It refuses NaN and infinities, and text that is no Unicode."""
-    return _encoder(sort, default).encode(value).encode()
+    try:
+        return "".join(_encoder(sort, default)(value, 0)).encode()
+    except RecursionError:
+        return _careful(sort, default).encode(value).encode()  # it finds what contains itself, and says so
 
 
 @cache
-def _encoder(sort: bool, default: Any) -> json.JSONEncoder:
+def _careful(sort: bool, default: Any) -> json.JSONEncoder:
     return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort, default=default)
+
+
+@cache
+def _encoder(sort: bool, default: Any) -> Callable[[Any, int], Iterable[str]]:
+    """What JSONEncoder makes for each text anew, to be used again."""
+    e = _careful(sort, default)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return lambda value, _: (e.encode(value),)
+    escape = json.encoder.encode_basestring
+    made: Callable[[Any, int], Iterable[str]] = make(None, e.default, escape, None, ":", ",", sort, False, False)
+    return made
 
 
 def float_text(number: float) -> str:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from .errors import WireError, quote
 from .limits import MAX_ATTEMPT, MAX_BLOB, MAX_CHUNKS
 
-_CALL: Final = re.compile(r"(([A-Za-z0-9_-]{1,128})/([A-Za-z0-9_-]{1,128}))/([1-9][0-9]{0,6})")
+_CALL: Final = re.compile(r"([A-Za-z0-9_-]{1,128}/[A-Za-z0-9_-]{1,128})/([1-9][0-9]{0,6})")
 _BLOB: Final = re.compile(r"v1;([A-Za-z0-9_-]{1,128});(0|[1-9][0-9]{0,8});([1-9][0-9]{0,4});([0-9a-f]{64})")
 
 
@@ -32,14 +32,21 @@ class CallRef(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> CallRef:
         """The way back from ``str``. It takes nothing else."""
-        m = _CALL.fullmatch(text)
-        if m is None or int(m[4]) > MAX_ATTEMPT:
-            raise WireError(
-                "call_ref",
-                f"call reference {quote(text)}: expected <turn>/<call>/<attempt>, "
-                f"two ids of letters, digits, _ and -, and a number from 1 to {MAX_ATTEMPT}",
-            )
-        return cls(m[2], m[3], int(m[4]))
+        key, attempt = split_call(text)
+        turn, call = key.split("/")
+        return cls(turn, call, attempt)
+
+
+def split_call(text: str) -> tuple[str, int]:
+    """The ``key`` and the attempt of a ``CallRef``."""
+    m = _CALL.fullmatch(text)
+    if m is None or (attempt := int(m[2])) > MAX_ATTEMPT:
+        raise WireError(
+            "call_ref",
+            f"call reference {quote(text)}: expected <turn>/<call>/<attempt>, "
+            f"two ids of letters, digits, _ and -, and a number from 1 to {MAX_ATTEMPT}",
+        )
+    return m[1], attempt
 
 
 @dataclass(frozen=True, slots=True)
