@@ -20,6 +20,7 @@ import {
   defineTool,
   type Event,
   Fault,
+  NotFound,
   RateLimited,
   type Tool,
   Worker,
@@ -135,6 +136,23 @@ describe.skipIf(!url)("live", () => {
     expect([first!.kind, first!.code, first instanceof RateLimited]).toEqual(["rate_limited", "E7", true]);
     expect(second!.kind).toBe("invalid_arguments");
     expect(out.status).toBe("escalated");
+  });
+
+  test("what has a then is waited for, and is no promise", async () => {
+    const query = (then: PromiseLike<unknown>["then"]) => ({ then }) as unknown as Promise<unknown>;
+    const kept = defineTool({ name: "ts_then", effect: "read" }, () => query((give: any) => give({ n: 1 })));
+    const broken = defineTool({ name: "ts_then_not", effect: "read" }, () =>
+      query((_, no: any) => no(new NotFound("x"))),
+    );
+    const field = defineTool({ name: "ts_then_field", effect: "read" }, (args) => args);
+    const out = defineTool({ name: "ts_then_out", output: z.object({ n: z.int() }) }, async () => ({ n: 0.5 }));
+    await start([kept, broken, field, out]);
+    const b = await bus();
+    const ask = async (name: string, args = "") => (await b.nc.request(b.subjects.call(name), args)).json();
+    expect(await ask("ts_then")).toEqual({ n: 1 });
+    expect(await ask("ts_then_not")).toMatchObject({ kind: "not_found" });
+    expect(await ask("ts_then_field", '{"then":1}')).toEqual({ then: 1 });
+    expect(await ask("ts_then_out")).toMatchObject({ kind: "invalid_result" });
   });
 
   test("a cancel stops the handler", async () => {

@@ -18,9 +18,12 @@ export const callKey = (r: CallRef): string => `${r.turn}/${r.call}`;
 
 /** Is the way back from formatCallRef, and takes nothing else. It throws a WireError. */
 export function parseCallRef(s: string): CallRef {
-  const [turn = "", call = "", n = "", ...more] = s.length > 512 ? [] : s.split("/");
-  const attempt = decimal(n, maxAttempt);
-  if (more.length > 0 || !isId(turn) || !isId(call) || !attempt) {
+  const first = s.length > 512 ? -1 : s.indexOf("/");
+  const second = s.indexOf("/", first + 1);
+  const turn = first < 0 ? "" : s.slice(0, first);
+  const call = second < 0 ? "" : s.slice(first + 1, second);
+  const attempt = decimal(s.slice(second + 1), maxAttempt); // which has no slash
+  if (!isId(turn) || !isId(call) || !attempt) {
     throw new WireError(
       "call_ref",
       `call reference ${quote(s)}: expected <turn>/<call>/<attempt>, the attempt from 1 to ${maxAttempt}`,

@@ -135,8 +135,11 @@ export function isJSON(contentType: string): boolean {
 
 const none: Header = Object.freeze({});
 
-// No name is there beforehand, not even __proto__; and unlike what Object.create(null) makes it is as fast as any object.
-class Names {
+/**
+ * Headers that are put together. No name is there beforehand, not even __proto__; and unlike what Object.create(null) makes
+ * it is as fast as any object.
+ */
+export class Names {
   [name: string]: string[];
 }
 Object.setPrototypeOf(Names.prototype, null);
@@ -153,7 +156,8 @@ export function fromNats(h: MsgHdrs | undefined): Header {
 /** Is headers to send, where there are any: what is allowed of h, checked. It throws a WireError. */
 export function toNats(h: Readonly<Record<string, string>>): MsgHdrs | undefined {
   let out: MsgHdrs | undefined;
-  for (const [name, value] of Object.entries(h)) {
+  for (const name of Object.keys(h)) {
+    const value = h[name]!;
     checkPair(name, value);
     out ??= natsHeaders();
     out.set(name, value);

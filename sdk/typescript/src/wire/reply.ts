@@ -29,17 +29,29 @@ export class ReplyRule {
     if (dot < 0) return false;
     if (reply.startsWith("_INBOX") && (dot === 6 || reply[6] === "_")) return true;
     if (reply.startsWith("_R_.")) return true;
-    if (isName(tool)) {
-      if (reply.startsWith(`${this.root}reply.${tool}.`) || reply.startsWith(`${this.root}res.${tool}.`)) return true;
+    if (reply.startsWith(this.root) && isName(tool)) {
+      if (this.isBelow(reply, "reply.", tool) || this.isBelow(reply, "res.", tool)) return true;
     }
     return this.extra.some((prefix) => reply.startsWith(prefix));
+  }
+
+  private isBelow(reply: string, what: string, tool: string): boolean {
+    const at = this.root.length + what.length;
+    return (
+      reply.startsWith(what, this.root.length) && reply.startsWith(tool, at) && reply.startsWith(".", at + tool.length)
+    );
   }
 }
 
 const plain = /^[!-)+-=?-~]+$/; // printable ASCII without blank, * and >
 
+let lastPlain = "_INBOX"; // where we may answer we soon do, and ask again
+
 /** Reports whether s is a subject to publish to that is not the server's own. */
 export function isPlainSubject(s: string): boolean {
+  if (s === lastPlain) return true;
   if (s.length > maxSubject || !plain.test(s)) return false;
-  return s[0] !== "$" && s[0] !== "." && !s.endsWith(".") && !s.includes("..");
+  if (s[0] === "$" || s[0] === "." || s.endsWith(".") || s.includes("..")) return false;
+  lastPlain = s;
+  return true;
 }

@@ -19,3 +19,8 @@ export function wellFormed(s: string): string {
 export function jsonString(s: string): string {
   return JSON.stringify(wellFormed(s)).replace(/[\u2028\u2029]/g, (c) => (c === "\u2028" ? "\\u2028" : "\\u2029"));
 }
+
+/** Is the same bytes as a Buffer. */
+export function buffer(b: Uint8Array): Buffer {
+  return Buffer.isBuffer(b) ? b : Buffer.from(b.buffer, b.byteOffset, b.byteLength);
+}

@@ -1,15 +1,15 @@
 /**
  * A bounded map that forgets: what was kept longer ago than ttl, and the oldest of what is too much. An item that was
- * held and not yet kept stays until it is; its holder sees to it that these are few.
+ * added or held and not yet kept stays until it is; its holder sees to it that these are few.
  */
-export class Memory<V> {
+export class Memory<I extends Item> {
   private readonly ttl: number;
   private readonly maxItems: number;
   private readonly maxBytes: number;
-  private readonly items = new Map<string, Item<V>>();
+  private readonly items = new Map<string, I>();
   // The kept ones, linked: a Set that is emptied at its head would be gone through from its first grave each time.
-  private oldest: Item<V> | undefined;
-  private newest: Item<V> | undefined;
+  private oldest: Item | undefined;
+  private newest: Item | undefined;
   private kept = 0;
   private bytes = 0;
 
@@ -20,32 +20,31 @@ export class Memory<V> {
     this.maxBytes = maxBytes;
   }
 
-  /** Is the item of key, or undefined where it is not known or was forgotten. */
-  get(key: string, now: number): Item<V> | undefined {
+  /** Is the item of key, or undefined where it is not known or is too old, and then it is forgotten. */
+  get(key: string, now: number): I | undefined {
     const it = this.items.get(key);
-    return it?.kept && now - it.at > this.ttl ? undefined : it;
+    if (!it?.kept || now - it.at <= this.ttl) return it;
+    this.drop(it);
+    return undefined;
   }
 
-  /** Is the item of key, made where there is none, and not forgotten until it is kept again. */
-  hold(key: string, now: number, make: () => V): Item<V> {
-    let it = this.get(key, now);
-    if (it) {
-      this.unlink(it);
-      return it;
-    }
-    const old = this.items.get(key);
-    if (old) this.unlink(old);
-    it = { key, val: make(), kept: false, size: 0, at: now, older: undefined, newer: undefined };
-    this.items.set(key, it);
+  /** Takes an item whose key has none, which is not forgotten until it is kept. */
+  add(it: I): I {
+    this.items.set(it.key, it);
     return it;
   }
 
+  /** Sees to it that an item of ours is not forgotten until it is kept again. */
+  hold(it: I): void {
+    this.unlink(it);
+  }
+
   /** Makes it the newest item, of that many bytes, and forgets what is too much. */
-  keep(it: Item<V>, size: number, now: number): void {
+  keep(it: I, size: number, now: number): void {
     this.unlink(it);
     it.kept = true;
     it.size = size;
-    it.at = now;
+    it.at = Math.floor(now); // a fraction would be an object of its own
     it.older = this.newest;
     if (this.newest) this.newest.newer = it;
     else this.oldest = it;
@@ -59,8 +58,7 @@ export class Memory<V> {
   forget(now: number): void {
     for (let it = this.oldest; it; it = this.oldest) {
       if (this.kept <= this.maxItems && this.bytes <= this.maxBytes && now - it.at <= this.ttl) return;
-      this.unlink(it);
-      this.items.delete(it.key);
+      this.drop(it);
     }
   }
 
@@ -69,7 +67,12 @@ export class Memory<V> {
     return this.items.size;
   }
 
-  private unlink(it: Item<V>): void {
+  private drop(it: Item): void {
+    this.unlink(it);
+    this.items.delete(it.key);
+  }
+
+  private unlink(it: Item): void {
     if (!it.kept) return;
     if (it.older) it.older.newer = it.newer;
     else this.oldest = it.newer;
@@ -82,13 +85,19 @@ export class Memory<V> {
   }
 }
 
-/** One entry of a Memory. */
-export interface Item<V> {
+/**
+ * One entry of a Memory; extend it with what is to be remembered. There are thousands of them and they live long, which is
+ * what collecting garbage costs most for: let it be one object.
+ */
+export class Item {
   readonly key: string;
-  val: V;
-  kept: boolean;
-  size: number;
-  at: number;
-  older: Item<V> | undefined;
-  newer: Item<V> | undefined;
+  kept = false;
+  size = 0;
+  at = 0;
+  older: Item | undefined = undefined;
+  newer: Item | undefined = undefined;
+
+  constructor(key: string) {
+    this.key = key;
+  }
 }

@@ -5,6 +5,7 @@ import { parseArgs } from "../tool/args.ts";
 import type { Tool } from "../tool/define.ts";
 import type { Validated } from "../tool/schema.ts";
 import { sentences } from "../tool/violations.ts";
+import type { BlobRef } from "../wire/blobref.ts";
 import { formatCallRef } from "../wire/callref.ts";
 import { get, H, type Header, json } from "../wire/headers.ts";
 import { acceptAfter, cancelGrace, maxMs } from "../wire/limits.ts";
@@ -12,10 +13,8 @@ import { type Manifest, progressCodec } from "../wire/records.ts";
 import { truncate } from "../wire/text.ts";
 import { type Answer, encode, failed, resultOf, stopped } from "./answer.ts";
 import type { Context, Logger } from "./context.ts";
-import { type Eventually, next } from "./eventually.ts";
-import type { Item } from "./memory.ts";
 import type { Request } from "./request.ts";
-import type { Memo, Worker } from "./worker.ts";
+import type { Memo, Served, Worker } from "./worker.ts";
 
 const maxCallers = 8; // of one run: calls that share an idempotency key
 const progressEvery = 50;
@@ -43,14 +42,15 @@ export interface Caller {
  */
 export class Run {
   readonly worker: Worker;
+  readonly served: Served;
   readonly tool: Tool;
   readonly request: Request;
-  readonly begun = performance.now();
+  readonly begun: number;
   readonly timeout: number;
   /** Held for as long as the handler runs. */
-  memos: Item<Memo>[] = [];
+  memos: Memo[] = [];
   /** The one that gets the answer; undefined for a bare request without a key. */
-  key: Item<Memo> | undefined;
+  key: Memo | undefined;
   leaked = false;
   ended = false;
   private callers: Caller[];
@@ -61,8 +61,11 @@ export class Run {
   private seq = 0;
   private said = 0;
 
-  constructor(worker: Worker, tool: Tool, request: Request, caller: Caller) {
+  constructor(worker: Worker, served: Served, request: Request, caller: Caller, begun: number) {
+    const { tool } = served;
     this.worker = worker;
+    this.begun = begun;
+    this.served = served;
     this.tool = tool;
     this.request = request;
     this.timeout = request.timeout || tool.manifest.timeoutMs || 30_000;
@@ -72,59 +75,85 @@ export class Run {
 
   /** Runs the handler and settles what comes of it, whatever the handler does. */
   start(): void {
-    const over = (a: Answer) => this.worker.finish(this, a);
-    const broken = (err: unknown) => over(failed(faultOf(err)));
-    const going = next(() => this.serve(), over, broken);
-    if (!going) return; // nothing had to be waited for, so there is nothing to watch
+    const broken = (err: unknown) => this.worker.finish(this, failed(faultOf(err)));
+    let going: Answer | Promise<Answer>;
+    try {
+      going = this.serve();
+    } catch (err) {
+      return broken(err);
+    }
+    if (!(going instanceof Promise)) return this.worker.finish(this, going); // nothing was waited for
+    void going.then((a) => this.worker.finish(this, a), broken);
     if (this.timeout <= acceptAfter) this.arm(this.timeout - (performance.now() - this.begun));
     else this.worker.watch(this);
   }
 
-  private serve(): Eventually<Answer> {
-    return next(
-      () => this.args(),
+  // Most steps of a call have nothing to wait for, and promises would cost more than the steps.
+
+  private serve(): Answer | Promise<Answer> {
+    let args: unknown;
+    try {
+      args = this.args();
+    } catch (err) {
+      return this.refused(err);
+    }
+    if (!(args instanceof Promise)) return this.handle(args);
+    return args.then(
       (args) => this.handle(args),
-      (err) => {
-        if (this.cause) return this.stoppedAs("not_started");
-        return failed(err instanceof Fault ? err : faultOf(err).with({ execution: "not_started" }));
-      },
+      (err) => this.refused(err),
     );
   }
 
-  private handle(args: unknown): Eventually<Answer> {
+  /** Is what an error means that came before the handler. */
+  private refused(err: unknown): Answer {
     if (this.cause) return this.stoppedAs("not_started");
-    const wrong = (err: unknown) => this.failure(err);
-    return next(
-      () => {
-        const ctx = new CallContext(this);
-        const { around } = this.worker.options;
-        return around ? around(ctx, async () => this.tool.handler(args, ctx)) : this.tool.handler(args, ctx);
-      },
-      (value) =>
-        next(
-          () => resultOf(this.tool, this.worker.bus, value),
-          (a) => a,
-          wrong,
-        ),
-      wrong,
+    return failed(err instanceof Fault ? err : faultOf(err).with({ execution: "not_started" }));
+  }
+
+  private handle(args: unknown): Answer | Promise<Answer> {
+    if (this.cause) return this.stoppedAs("not_started");
+    const { around } = this.worker.options;
+    const ctx = new CallContext(this);
+    let value: unknown;
+    try {
+      value = around ? around(ctx, async () => this.tool.handler(args, ctx)) : this.tool.handler(args, ctx);
+    } catch (err) {
+      return this.failure(err);
+    }
+    if (!isPromise(value)) return this.result(value);
+    return Promise.resolve(value).then(
+      (value) => this.result(value),
+      (err) => this.failure(err),
     );
+  }
+
+  private result(value: unknown): Answer | Promise<Answer> {
+    try {
+      const a = resultOf(this.tool, this.worker.bus, value);
+      return a instanceof Promise ? a.catch((err) => this.failure(err)) : a;
+    } catch (err) {
+      return this.failure(err);
+    }
   }
 
   /** Fetches, reads and checks the arguments. */
-  private args(): Eventually<unknown> {
+  private args(): unknown {
     const { args, blob } = this.request;
-    if (!blob) return this.checked(args);
-    return next(
-      () => getBlob(this.worker.bus, blob, this.signal),
-      (bytes) => this.checked(bytes),
-      (err) => {
-        const f = faultOf(err);
-        throw f.with({ message: `the arguments could not be fetched: ${f.message}`, execution: "not_started" });
-      },
-    );
+    return blob ? this.fetched(blob) : this.checked(args);
   }
 
-  private checked(bytes: Uint8Array): Eventually<unknown> {
+  private async fetched(blob: BlobRef): Promise<unknown> {
+    let bytes: Uint8Array;
+    try {
+      bytes = await getBlob(this.worker.bus, blob, this.signal);
+    } catch (err) {
+      const f = faultOf(err);
+      throw f.with({ message: `the arguments could not be fetched: ${f.message}`, execution: "not_started" });
+    }
+    return this.checked(bytes);
+  }
+
+  private checked(bytes: Uint8Array): unknown {
     const checked = this.tool.input.validate(parseArgs(bytes));
     return checked instanceof Promise ? checked.then((r) => this.accepted(r)) : this.accepted(checked);
   }
@@ -353,7 +382,7 @@ class CallContext implements Context {
     return this.#run.signal;
   }
   get headers(): Header {
-    return this.#run.request.header;
+    return this.#run.request.head.all;
   }
   get traceparent(): string {
     return get(this.headers, H.traceparent);
@@ -375,4 +404,9 @@ class CallContext implements Context {
 /** Says whether a tool may run again for a key while a handler that does not stop still runs for it. */
 export function twice(m: Manifest): boolean {
   return m.effect === "read" || m.effect === "idempotent" || (!m.effect && !m.idempotencyKeys);
+}
+
+/** Whether a handler's value is to be waited for. Query builders and others have a then, and are no promises. */
+function isPromise(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }

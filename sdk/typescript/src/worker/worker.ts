@@ -1,11 +1,13 @@
 import { availableParallelism } from "node:os";
 import type { Msg, Subscription } from "@nats-io/nats-core";
+import { headerBlock } from "../bus/block.ts";
 import type { Bus } from "../bus/connect.ts";
 import { Cancelled, type Fault, InvalidArguments } from "../fault/fault.ts";
 import type { Tool } from "../tool/define.ts";
 import { sdk } from "../version.ts";
 import { type CallRef, callKey, parseCallRef } from "../wire/callref.ts";
 import { encodeFault } from "../wire/faultrecord.ts";
+import { type Head, headOf, plainHead } from "../wire/head.ts";
 import { frameOf, fromNats, get, H, msgpack } from "../wire/headers.ts";
 import { acceptAfter, cancelGrace, heartbeatEvery, maxTools } from "../wire/limits.ts";
 import { checkId, maxName } from "../wire/names.ts";
@@ -15,7 +17,7 @@ import { queueGroup } from "../wire/subjects.ts";
 import { truncate } from "../wire/text.ts";
 import { type Answer, failed, full, lasting, nack, sizeOf, stopped } from "./answer.ts";
 import { type Context, type Logger, silent } from "./context.ts";
-import { type Item, Memory } from "./memory.ts";
+import { Item, Memory } from "./memory.ts";
 import { nearest } from "./nearest.ts";
 import { type Letter, Outbox } from "./outbox.ts";
 import { bad, parseRequest, type Request, sumOf } from "./request.ts";
@@ -78,15 +80,20 @@ export interface Served {
 }
 
 /** What is remembered of a call, or of a caller's idempotency key. */
-export interface Memo {
+export class Memo extends Item {
   /** The highest that came. */
-  attempt: number;
+  attempt = 0;
   /** Of the arguments. */
-  sum: string;
+  sum = "";
   /** While it runs. */
-  run: Run | undefined;
+  run: Run | undefined = undefined;
   /** When it is done, if that lasts. */
-  answer: Answer | undefined;
+  answer: Answer | undefined = undefined;
+}
+
+/** A call that was cancelled before it came, up to which attempt. */
+class Gone extends Item {
+  attempt = 0;
 }
 
 /** How far a worker is with leaving. A draining one takes what comes through the queue group; a closed one nothing. */
@@ -121,7 +128,7 @@ export class Worker {
   private readonly rule: ReplyRule;
   private readonly describe: Uint8Array;
   private readonly memory: Memory<Memo>;
-  private readonly gone = new Memory<number>(10_000, 10_000, maxMemory); // calls, and up to which attempt they were cancelled
+  private readonly gone = new Memory<Gone>(10_000, 10_000, maxMemory);
   private readonly unsent = new Outbox();
   private readonly live = new Set<Run>(); // the oldest first
   private watching = false;
@@ -374,8 +381,9 @@ export class Worker {
 
   /** A message on the worker's own subject: a call that was sent here by choice, or a control frame. */
   private takeOwn(m: Msg): void {
-    const h = fromNats(m.headers);
-    const frame = frameOf(h);
+    const head = plainHead(headerBlock(m));
+    if (head?.frame === "") return this.takeCall(m, "", true, head);
+    const frame = frameOf(fromNats(m.headers));
     switch (frame) {
       case "":
         return this.takeCall(m, "", true);
@@ -434,7 +442,7 @@ export class Worker {
     const call = callKey(ref);
     for (const tool of this.served.keys()) {
       if (name && name !== tool) continue;
-      const run = this.memory.get(memoKey(tool, call), performance.now())?.val.run;
+      const run = this.memory.get(memoKey(tool, call), performance.now())?.run;
       if (run?.serves(call, ref.attempt, exactly)) found.push(run);
     }
     return found;
@@ -446,17 +454,17 @@ export class Worker {
     const call = callKey(ref);
     for (const tool of this.served.keys()) {
       const m = this.memory.get(memoKey(tool, call), now);
-      if (m && m.val.attempt >= ref.attempt) return;
+      if (m && m.attempt >= ref.attempt) return;
     }
-    const g = this.gone.hold(call, now, () => 0);
-    g.val = Math.max(g.val, ref.attempt);
+    const g = this.gone.get(call, now) ?? this.gone.add(new Gone(call));
+    g.attempt = Math.max(g.attempt, ref.attempt);
     this.gone.keep(g, call.length, now);
   }
 
   /** Is what a message that asks for a run leads to: a run, or an answer at once. Chosen: the caller chose this worker. */
-  private takeCall(m: Msg, name: string, chosen: boolean): void {
+  private takeCall(m: Msg, name: string, chosen: boolean, head = headIn(m)): void {
     const reply = m.reply ?? "";
-    let [q, f] = parseRequest(name, fromNats(m.headers), m.data);
+    let [q, f] = parseRequest(name, head, m.data);
     if (!this.mayAnswer(reply, q.tool)) return;
     const c: Caller = { call: q.call, attempt: q.ref?.attempt ?? 0, reply, progress: reply, accepted: false };
     const s = this.served.get(q.tool);
@@ -477,13 +485,17 @@ export class Worker {
 
   /** Is the first question about any message: whether its reply subject is one that a caller may choose. */
   private mayAnswer(reply: string, name: string): boolean {
-    const names = this.served.has(name) ? [name] : [...this.served.keys()];
-    if (names.some((n) => this.rule.allows(reply, n))) return true;
+    if (this.served.has(name) ? this.rule.allows(reply, name) : this.someAllows(reply)) return true;
     this.refusedReplies++;
     this.log.warn("message ignored: we do not answer there", {
       reply: truncate(reply, 200),
       tool: truncate(name, maxName),
     });
+    return false;
+  }
+
+  private someAllows(reply: string): boolean {
+    for (const name of this.served.keys()) if (this.rule.allows(reply, name)) return true;
     return false;
   }
 
@@ -507,33 +519,35 @@ export class Worker {
   /** Decides about a call: it begins a run, gives the caller to one that is there, or says what to answer now. */
   private admit(s: Served, q: Request, c: Caller, chosen: boolean): Answer | undefined {
     const now = performance.now();
+    const { name } = s.tool;
     const sum = sumOf(q);
-    let m: Item<Memo> | undefined;
+    const callName = q.call && memoKey(name, q.call);
+    let m: Memo | undefined;
     if (q.call) {
-      const gone = this.gone.get(q.call, now);
-      if (gone && c.attempt <= gone.val) {
+      const gone = this.gone.size > 0 ? this.gone.get(q.call, now) : undefined;
+      if (gone && c.attempt <= gone.attempt) {
         return stopped(new Cancelled("the call was cancelled before it came", { execution: "not_started" }));
       }
-      m = this.memory.get(memoKey(s.tool.name, q.call), now);
-      const seen = m?.val.attempt ?? 0;
+      m = this.memory.get(callName, now);
+      const seen = m?.attempt ?? 0;
       if (c.attempt < seen) return this.no(nack("cancelled", `attempt ${c.attempt} is older than attempt ${seen}`));
     }
-    if (q.key) {
-      if (q.key !== q.call) m = this.memory.get(memoKey(s.tool.name, q.key), now);
-      if (m && (m.val.run || m.val.answer)) return this.repeat(m, sum, q, c, now);
-    }
+    const own = q.key === q.call; // no key of the caller's
+    const keyName = own ? callName : q.key && memoKey(name, q.key);
+    const k = own ? m : q.key ? this.memory.get(keyName, now) : undefined;
+    if (k && (k.run || k.answer)) return this.repeat(k, sum, q, c, now);
     if (this.quiet || this.phase === "closed" || (this.phase === "draining" && chosen)) {
       return this.no(full("this worker takes no more calls", away));
     }
     if (this.live.size >= this.capacity) {
       return this.no(full(`this worker runs ${this.live.size} calls, which is all it may`, busy));
     }
-    const r = new Run(this, s.tool, q, c);
+    const r = new Run(this, s, q, c, now);
     if (q.key) {
-      r.key = this.remember(r, q.key, q.key === q.call ? c.attempt : 0, now);
-      r.key.val.sum = sum;
+      r.key = this.remember(r, k ?? this.memory.add(new Memo(keyName)), own ? c.attempt : 0);
+      r.key.sum = sum;
     }
-    if (q.call && q.call !== q.key) this.remember(r, q.call, c.attempt, now);
+    if (q.call && !own) this.remember(r, m ?? this.memory.add(new Memo(callName)), c.attempt);
     this.live.add(r);
     s.calls++;
     r.start();
@@ -566,35 +580,30 @@ export class Worker {
   }
 
   /** Puts a run under a key for as long as it runs. */
-  private remember(r: Run, name: string, attempt: number, now: number): Item<Memo> {
-    const m = this.memory.hold(memoKey(r.tool.name, name), now, () => ({
-      attempt: 0,
-      sum: "",
-      run: undefined,
-      answer: undefined,
-    }));
-    m.val.run = r;
-    m.val.attempt = Math.max(m.val.attempt, attempt);
+  private remember(r: Run, m: Memo, attempt: number): Memo {
+    this.memory.hold(m);
+    m.run = r;
+    m.attempt = Math.max(m.attempt, attempt);
     if (!r.memos.includes(m)) r.memos.push(m);
     return m;
   }
 
   /** Is a call whose key is known: it gets the answer that was given, or waits for the run that is there. */
-  private repeat(m: Item<Memo>, sum: string, q: Request, c: Caller, now: number): Answer | undefined {
-    if (m.val.sum !== sum) {
+  private repeat(m: Memo, sum: string, q: Request, c: Caller, now: number): Answer | undefined {
+    if (m.sum !== sum) {
       return failed(
         new InvalidArguments(
           `the key ${truncate(JSON.stringify(q.key), 80)} was used with other arguments: choose another key for another call`,
         ),
       );
     }
-    if (m.val.answer) {
+    if (m.answer) {
       this.repeats++;
-      m.val.attempt = Math.max(m.val.attempt, c.attempt);
-      this.memory.keep(m, sizeOf(m.val.answer), now);
-      return m.val.answer;
+      m.attempt = Math.max(m.attempt, c.attempt);
+      this.memory.keep(m, sizeOf(m.answer) + m.sum.length, now);
+      return m.answer;
     }
-    const r = m.val.run!;
+    const r = m.run!;
     if (!r.attach(c))
       return this.no(
         full(
@@ -603,7 +612,10 @@ export class Worker {
         ),
       );
     this.repeats++;
-    if (q.call) this.remember(r, q.call, c.attempt, now);
+    if (q.call) {
+      const name = memoKey(r.tool.name, q.call);
+      this.remember(r, this.memory.get(name, now) ?? this.memory.add(new Memo(name)), c.attempt);
+    }
     return undefined;
   }
 
@@ -613,11 +625,11 @@ export class Worker {
     this.live.delete(r);
     if (r.leaked) this.leaked--;
     for (const m of r.memos) {
-      if (m.val.run !== r) continue;
-      m.val.run = undefined;
+      if (m.run !== r) continue;
+      m.run = undefined;
       const kept = m === r.key && lasting(a);
-      if (kept) m.val.answer = a;
-      this.memory.keep(m, kept ? sizeOf(a) : 0, now);
+      if (kept) m.answer = a;
+      this.memory.keep(m, (kept ? sizeOf(a) : 0) + m.sum.length, now);
     }
     this.note(r, a, now - r.begun);
     r.end(a);
@@ -636,7 +648,7 @@ export class Worker {
     this.leaked++;
     if (twice(r.tool.manifest)) {
       for (const m of r.memos) {
-        m.val.run = undefined;
+        m.run = undefined;
         this.memory.keep(m, 0, performance.now());
       }
       r.memos = [];
@@ -648,7 +660,7 @@ export class Worker {
 
   /** Counts an ended call. What a leaked handler comes to was counted when it leaked. */
   private note(r: Run, a: Answer, took: number): void {
-    const s = this.served.get(r.tool.name)!;
+    const s = r.served;
     s.busy += took;
     if (!a.fault || r.leaked) return;
     s.errors++;
@@ -683,8 +695,14 @@ export class Worker {
   }
 }
 
+const headIn = (m: Msg): Head => plainHead(headerBlock(m)) ?? headOf(fromNats(m.headers));
+
 /** An alternative tool for the same call is another thing to do. */
-const memoKey = (tool: string, name: string): string => `${tool} ${name}`;
+function memoKey(tool: string, name: string): string {
+  const key = `${tool} ${name}`;
+  / /.test(key); // makes one piece of it: V8 would keep, and move, the tree of what it was put together from
+  return key;
+}
 
 function refOf(text: string): CallRef | undefined {
   try {
