@@ -234,7 +234,11 @@ func (v *Shared) tripped(p Policy, live int) (string, bool) {
 	case v.Failures >= p.FailureThreshold:
 		return inARow(v.Failures, "failure"), true
 	case quorum && v.Failures+inferred >= p.FailureThreshold:
-		return fmt.Sprintf("%s, as %d executors found", inARow(v.Failures+inferred, "failure"), len(v.Suspects)), true
+		who := "1 executor"
+		if n := len(v.Suspects); n > 1 {
+			who = fmt.Sprintf("%d executors", n)
+		}
+		return inARow(v.Failures+inferred, "failure") + ", as " + who + " found", true
 	}
 	return "", false
 }

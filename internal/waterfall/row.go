@@ -233,7 +233,13 @@ func lookOf(s tool.Status) look {
 	return bad
 }
 
-func (l look) mark() string { return [...]string{"·", "✓", "○", "…", "✗"}[l] }
+// mark is how a call ended, in one character.
+func mark(s tool.Status) string {
+	if s == tool.Skipped || s == tool.Cancelled {
+		return "–"
+	}
+	return [...]string{"·", "✓", "○", "…", "✗"}[lookOf(s)]
+}
 
 // turnLook is that of a turn's status.
 func turnLook(s string) look {

@@ -73,7 +73,7 @@ type svgBar struct {
 
 func (c *chart) svgRows(r *row) []svgRow {
 	l := lookOf(r.status)
-	head := svgRow{text: fmt.Sprintf("%s  %s %s", r.call, l.mark(), r.state()), class: "call"}
+	head := svgRow{text: fmt.Sprintf("%s  %s %s", r.call, mark(r.status), r.state()), class: "call"}
 	if waited := r.waited(c); waited > r.added {
 		head.bars = append(head.bars, svgBar{r.added, waited, "wait", "waits for its inputs, " + spell(waited-r.added)})
 	}

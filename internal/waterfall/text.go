@@ -72,10 +72,16 @@ func (t *texter) head() {
 		status = "runs, as far as is known"
 	}
 	line := fmt.Sprintf("turn %s · %s · %s", clean(c.turn), clean(status), spell(c.took))
-	if c.sentence != "" {
-		line += " · " + clean(c.sentence)
+	sentence := clean(c.sentence)
+	switch whole := line + " · " + sentence; {
+	case sentence == "":
+		t.line(turnLook(c.status), line)
+	case uniseg.StringWidth(whole) <= t.width:
+		t.line(turnLook(c.status), whole)
+	default:
+		t.line(turnLook(c.status), line)
+		t.say(turnLook(c.status), 2, "%s", sentence)
 	}
-	t.line(turnLook(c.status), line)
 }
 
 // line writes one line in a colour.
@@ -118,8 +124,7 @@ func (t *texter) measure() {
 }
 
 func (t *texter) nameOf(r *row) string {
-	l := lookOf(r.status)
-	return Fit(fmt.Sprintf("%s  %s %s", pad(r.call, t.name), l.mark(), r.state()), t.width)
+	return Fit(fmt.Sprintf("%s  %s %s", pad(r.call, t.name), mark(r.status), r.state()), t.width)
 }
 
 func (t *texter) attemptOf(a *attempt) string {

@@ -103,7 +103,7 @@ var stories = map[string]func() *story{
 		s.fails(40, "flights", 1, fault.Failed, "there are \x1b[31mno\x1b[0m flights\non <that> day", "escalate", "the call is required", 0)
 		s.settled(40, "flights", tool.Failed, "flight_search failed")
 		s.at(40, wire.CallSkipped, "booking", wire.Event{BecauseOf: "flights"})
-		return s.settled(40, "booking", tool.Skipped, "not run, because flights failed").ended(40, wire.Escalated, "flight search failed; booking was not tried")
+		return s.settled(40, "booking", tool.Skipped, "not run, because flights failed").ended(40, wire.Escalated, "Flight search failed (there are no flights on that day), booking was skipped because of flights")
 	},
 	"running": func() *story {
 		s := new(story).start("flights", "hotels").ready(0, "flights").try(0, "flights", 1, "flight_search")
