@@ -76,13 +76,27 @@ func (m *mux) find(n uint64) (request, bool) {
 
 // Open makes a ticket for a request to tool, which must be legal as tool.CheckName says. Nothing is subscribed. Close
 // the ticket when no more frames are wanted: until then s is held.
-func (c *Conn) Open(tool string, s Sink) Ticket {
+func (c *Conn) Open(tool string, s Sink) Ticket { return c.open(tool, "", s) }
+
+// Ask is Open and Send in one. Where the message was not sent the ticket is closed. The first frame may come before Ask
+// returns.
+func (c *Conn) Ask(subject, tool string, s Sink, h wire.Header, data []byte) (Ticket, *fault.Fault) {
+	t := c.open(tool, subject, s)
+	if f := c.send(t, subject, h, data); f != nil {
+		t.Close()
+		return Ticket{}, f
+	}
+	return t, nil
+}
+
+// open opens a ticket for a request that goes to subject, where that is known.
+func (c *Conn) open(tool, subject string, s Sink) Ticket {
 	n := c.mux.last.Add(1)
 	var digits [13]byte // of the largest uint64 in base 36
 	t := Ticket{c, n, c.subjects.Reply(tool, c.id, string(strconv.AppendUint(digits[:0], n, 36)))}
 	sh := c.mux.shard(n)
 	sh.mu.Lock()
-	sh.open[n] = request{tool: tool, sink: s}
+	sh.open[n] = request{tool: tool, sink: s, subject: subject}
 	sh.mu.Unlock()
 	return t
 }
@@ -176,11 +190,11 @@ func inbound(h wire.Header) wire.Header {
 // Unavailable: nothing ran. At the end of ctx the fault is Timeout or Cancelled, and what happened is not known.
 func (c *Conn) Request(ctx context.Context, subject, tool string, h wire.Header, data []byte) (Frame, *fault.Fault) {
 	first := make(firstFrame, 1)
-	t := c.Open(tool, first)
-	defer t.Close()
-	if f := c.Send(t, subject, h, data); f != nil {
+	t, f := c.Ask(subject, tool, first, h, data)
+	if f != nil {
 		return Frame{}, f
 	}
+	defer t.Close()
 	select {
 	case frame := <-first:
 		if frame.Refused != nil {

@@ -218,3 +218,25 @@ func TestReconnect(t *testing.T) {
 		t.Errorf("Request after the reconnect = %v", f)
 	}
 }
+
+func TestAsk(t *testing.T) {
+	s := natstest.Server(t)
+	replier(t, s, "tb.v1.call.echo", func(m *nats.Msg) { _ = m.Respond(m.Data) })
+	c := natstest.Connect(t, s)
+
+	got, h := make(frames, 1), wire.Header{wire.HeaderCall: {"t/c/1"}}
+	ticket, f := c.Ask(c.Subjects().Call("echo"), "echo", got, h, []byte("hi"))
+	clear(h) // it is the caller's again
+	if f != nil {
+		t.Fatal(f)
+	}
+	defer ticket.Close()
+	if frame := next(t, got); frame.Kind != wire.Result || string(frame.Data) != "hi" {
+		t.Errorf("got %s %q, want result hi", frame.Kind, frame.Data)
+	}
+
+	ticket, f = c.Ask("tb.v1.call.*", "echo", got, nil, nil)
+	if f == nil || f.Execution != fault.NotStarted || ticket != (bus.Ticket{}) {
+		t.Errorf("Ask on a wildcard = %v, %v; want no ticket and a fault that says it was not sent", ticket, f)
+	}
+}

@@ -11,12 +11,17 @@ import (
 
 // Send publishes data to subject with the ticket's reply subject (zero ticket: none). h may be nil; of it only what
 // wire.Allowed allows goes out. The error, if any, is a fault: nothing was sent, now or later.
+// Neither h nor data is kept.
 func (c *Conn) Send(t Ticket, subject string, h wire.Header, data []byte) *fault.Fault {
+	t.sentTo(subject)
+	return c.send(t, subject, h, data)
+}
+
+func (c *Conn) send(t Ticket, subject string, h wire.Header, data []byte) *fault.Fault {
 	if t.reply != "" && c.mux.refused != nil {
 		return notSent(fault.Denied, c.mux.refused, "this user may not receive replies on %s; allow it in its permissions",
 			c.subjects.Replies(c.id))
 	}
-	t.sentTo(subject)
 	return c.publish(subject, t.reply, h, data)
 }
 
@@ -44,11 +49,11 @@ func (c *Conn) publish(subject, reply string, h wire.Header, data []byte) *fault
 			return notSent(fault.InvalidArguments, err, "reply subject %.60q (%d bytes): %v", reply, len(reply), err)
 		}
 	}
-	h = wire.Filter(h)
-	if err := wire.CheckHeader(h); err != nil {
+	h, err := wire.Outbound(h)
+	if err != nil {
 		return notSent(fault.InvalidArguments, err, "message to %s: %v", subject, err)
 	}
-	err := c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: nats.Header(h), Data: data})
+	err = c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: nats.Header(h), Data: data})
 	switch {
 	case err == nil:
 		return nil

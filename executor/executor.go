@@ -92,6 +92,7 @@ type Executor struct {
 	among   atomic.Int64 // executors that live; 0 is one
 	peers   peers
 	watch   watch
+	alarms  sync.Pool // of *alarm that are stopped
 	gates   *gates
 	replies wire.ReplyRule
 	room    *semaphore.Weighted // bytes of claim checks that are being fetched
@@ -146,7 +147,7 @@ func New(cfg Config) (*Executor, error) {
 		room: semaphore.NewWeighted(4 * wire.MaxBlob), keeps: pool{hands: 16, most: 10_000}, queries: pool{hands: 16, most: 1000},
 	}
 	e.life, e.die = context.WithCancel(context.Background())
-	e.watch.e = e
+	e.watch.e, e.peers.subjects = e, cfg.Bus.Subjects()
 	e.lookup = func(name string) *turn.Tool { return &e.tool(name).tool }
 	if b, ok := cfg.Breakers.(*kvstate.Bucket); ok && b == nil {
 		cfg.Breakers = nil // a bucket that could not be opened

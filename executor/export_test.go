@@ -13,7 +13,7 @@ func (e *Executor) AddLate(turn string, d time.Duration, calls ...tool.Call) *fa
 	r := e.find(turn)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timer.Stop()
+	r.alarm.timer.Stop()
 	time.Sleep(d)
 	return r.add(calls)
 }

@@ -9,12 +9,15 @@ import (
 
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/registry"
+	"github.com/toolbus/toolbus/wire"
 )
 
 // peers are the workers as this executor sees them: what it has out at each, and how each has been doing. One that is
 // only known because a frame named it is forgotten with its last call: a worker may name whom it likes. One that the
 // catalogue has, or had, is forgotten when it was not looked at for a while.
 type peers struct {
+	subjects wire.Subjects
+
 	byID   sync.Map // worker id → *peer
 	n      atomic.Int64
 	pruned atomic.Int64 // when, in Unix nanoseconds
@@ -27,11 +30,12 @@ const (
 
 // A peer is one worker instance.
 type peer struct {
-	id   string
-	all  *peers
-	out  atomic.Int64 // our calls that it holds
-	load atomic.Int64 // calls of others that it holds, as far as its heartbeats tell
-	beat atomic.Int64 // when the heartbeat that load is from came
+	id      string
+	subject string
+	all     *peers
+	out     atomic.Int64 // our calls that it holds
+	load    atomic.Int64 // calls of others that it holds, as far as its heartbeats tell
+	beat    atomic.Int64 // when the heartbeat that load is from came
 
 	failures atomic.Int64 // in a row
 	shunned  atomic.Int64 // until when, in Unix nanoseconds
@@ -50,7 +54,7 @@ func (ps *peers) get(id string) *peer {
 	if ps.n.Load() >= maxPeers {
 		ps.prune(time.Now())
 	}
-	v, there := ps.byID.LoadOrStore(id, &peer{id: id, all: ps, attempts: map[*attempt]struct{}{}})
+	v, there := ps.byID.LoadOrStore(id, &peer{id: id, subject: ps.subjects.To(id), all: ps, attempts: map[*attempt]struct{}{}})
 	if !there {
 		ps.n.Add(1)
 	}

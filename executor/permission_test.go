@@ -3,9 +3,6 @@ package executor_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,48 +22,10 @@ import (
 	"github.com/toolbus/toolbus/worker"
 )
 
-const deployed = "../deploy/nats/toolbus.conf"
-
-// guarded starts a server with the configuration that we ship, but for its port and directory. Each line in without is
-// taken out: a permission that somebody forgot.
+// guarded is a server as we ship it, but for the permissions that are taken from users.
 func guarded(t *testing.T, without ...string) *bus.Server {
 	t.Helper()
-	b, err := os.ReadFile(deployed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf := string(b)
-	replace := func(expr, with string) {
-		re := regexp.MustCompile("(?m)" + expr)
-		if n := len(re.FindAllString(conf, -1)); n != 1 {
-			t.Fatalf("%s: %q is there %d times, want once", deployed, expr, n)
-		}
-		conf = re.ReplaceAllLiteralString(conf, with)
-	}
-	replace(`^listen: .*$`, `listen: "127.0.0.1:-1"`)
-	replace(`store_dir: .*$`, `store_dir: "`+t.TempDir()+`"`)
-	for _, line := range without { // user: line
-		user, subject, _ := strings.Cut(line, ": ")
-		_, rest, ok := strings.Cut(conf, "user: "+user+"\n")
-		if !ok || !strings.Contains(rest, `"`+subject+`"`) {
-			t.Fatalf("%s: no user %s who may %s", deployed, user, subject)
-		}
-		conf = strings.TrimSuffix(conf, rest) + strings.Replace(rest, `"`+subject+`"`, "", 1)
-	}
-	for _, user := range []string{"EXECUTOR", "FLIGHT_SEARCH", "CLIENT", "OBSERVER", "ADMIN"} {
-		t.Setenv("TB_"+user+"_PASSWORD", "p-"+strings.ToLower(user))
-	}
-	path := filepath.Join(t.TempDir(), "toolbus.conf")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return natstest.Start(t, bus.ServerConfig{ConfigFile: path})
-}
-
-// as connects as a user of the configuration.
-func as(t *testing.T, s *bus.Server, user, id string) *bus.Conn {
-	t.Helper()
-	return natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: user, Password: "p-" + user, ID: id})
+	return natstest.Deployed(t, "../deploy/nats/toolbus.conf", without...)
 }
 
 // A quarter is what runs on a guarded server.
@@ -80,7 +39,7 @@ type quarter struct {
 // settle starts registry and executor as `executor serve` does.
 func settle(t *testing.T, s *bus.Server) *quarter {
 	t.Helper()
-	q := &quarter{server: s, exec: as(t, s, "executor", "")}
+	q := &quarter{server: s, exec: natstest.As(t, s, "executor", "")}
 	if err := q.exec.EnsureTopology(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +74,7 @@ func settle(t *testing.T, s *bus.Server) *quarter {
 // hire starts the worker flight_search-1 with these tools.
 func (q *quarter) hire(t *testing.T, tools ...worker.Tool) *worker.Worker {
 	t.Helper()
-	w, err := worker.New(worker.Config{Bus: as(t, q.server, "flight_search", "flight_search-1"), Tools: tools, Grace: time.Second})
+	w, err := worker.New(worker.Config{Bus: natstest.As(t, q.server, "flight_search", "flight_search-1"), Tools: tools, Grace: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +148,7 @@ func TestLeastPrivilegeIsEnough(t *testing.T) {
 	}
 
 	// A client runs turns and cancels one.
-	c := client.New(as(t, q.server, "client", "client-1"))
+	c := client.New(natstest.As(t, q.server, "client", "client-1"))
 	out, err := c.Run(t.Context(), one("flight_search", `{"many":true}`))
 	if err != nil || out.Status != "completed" || len(out.Results[0].Value) < 2<<20 {
 		t.Errorf("client: %+.200v, %v", out, err)
@@ -206,14 +165,14 @@ func TestLeastPrivilegeIsEnough(t *testing.T) {
 	}
 
 	// A bare request, with nothing but NATS.
-	bare := as(t, q.server, "client", "client-2").NATS()
+	bare := natstest.As(t, q.server, "client", "client-2").NATS()
 	m, err := bare.Request("tb.v1.turn.run", []byte(`{"calls":[{"tool":"flight_search","args":{"a":1}}]}`), 5*time.Second)
 	if err != nil || !strings.Contains(string(m.Data), "completed") {
 		t.Errorf("bare turn: %v", err)
 	}
 
 	// People: a direct call, and discovery.
-	people := as(t, q.server, "admin", "admin-1").NATS()
+	people := natstest.As(t, q.server, "admin", "admin-1").NATS()
 	if m, err = people.Request("tb.v1.call.flight_search", []byte(`{"b":2}`), 5*time.Second); err != nil || string(m.Data) != `{"b":2}` {
 		t.Errorf("direct call by admin: %v", err)
 	}
@@ -227,7 +186,7 @@ func TestLeastPrivilegeIsEnough(t *testing.T) {
 	}
 
 	// Manifests are kept: another executor knows the tool before any worker tells.
-	keys := as(t, q.server, "admin", "admin-1")
+	keys := natstest.As(t, q.server, "admin", "admin-1")
 	store, err := kvstate.Open(t.Context(), keys, kvstate.Config{Bucket: "TB_TOOLS"})
 	if err != nil {
 		t.Fatal(err)
@@ -247,41 +206,6 @@ func TestLeastPrivilegeIsEnough(t *testing.T) {
 			t.Errorf("refused on the way: %v", err)
 		}
 	}
-}
-
-// A probe is a bare connection that tells what the server refuses.
-type probe struct {
-	nc      *nats.Conn
-	refused chan error
-}
-
-func newProbe(t *testing.T, s *bus.Server, user string) *probe {
-	t.Helper()
-	p := &probe{refused: make(chan error, 100)}
-	nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "p-"+user), nats.CustomInboxPrefix("_INBOX_"+user), nats.PermissionErrOnSubscribe(true),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { p.refused <- err }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan struct{})
-	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
-	t.Cleanup(func() { nc.Close(); <-closed })
-	p.nc = nc
-	return p
-}
-
-// denied reports whether the server refuses what do did. The answer to the flush comes after the refusal.
-func (p *probe) denied(t *testing.T, do func() error) bool {
-	t.Helper()
-	before := p.nc.LastError()
-	if err := do(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.nc.FlushTimeout(5 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	last := p.nc.LastError()
-	return last != before && errors.Is(last, nats.ErrPermissionViolation)
 }
 
 func TestLeastPrivilegeIsLeast(t *testing.T) {
@@ -400,22 +324,8 @@ func TestLeastPrivilegeIsLeast(t *testing.T) {
 			sub >`,
 	} {
 		t.Run(user, func(t *testing.T) {
-			p := newProbe(t, q.server, user)
-			for line := range strings.Lines(strings.TrimSpace(list)) {
-				w := append(strings.Fields(line), "")
-				verb, subject, queue := w[0], w[1], w[2]
-				if !p.denied(t, func() error {
-					if verb == "pub" {
-						return p.nc.Publish(subject, nil)
-					}
-					sub, err := p.nc.QueueSubscribe(subject, queue, func(*nats.Msg) {})
-					if err == nil {
-						t.Cleanup(func() { _ = sub.Unsubscribe() })
-					}
-					return err
-				}) {
-					t.Errorf("%s may %s", user, strings.TrimSpace(line))
-				}
+			for _, line := range natstest.Allowed(t, q.server, user, list) {
+				t.Errorf("%s may %s", user, line)
 			}
 		})
 	}
@@ -423,10 +333,10 @@ func TestLeastPrivilegeIsLeast(t *testing.T) {
 	// JetStream answers to the reply subject of who asks, past all permissions, and a claim check that was put says with
 	// which words. None of that may reach a stream. (That it reaches other subjects is in docs/security.md.)
 	t.Run("answers as requests", func(t *testing.T) {
-		p := newProbe(t, q.server, "flight_search")
+		nc := natstest.Bare(t, q.server, "flight_search")
 		for i, body := range []string{`{}`, ``} {
 			mine := "tb.v1.blob.mine" + string(rune('a'+i)) + ".0"
-			if m, err := p.nc.Request(mine, []byte(body), 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"seq"`) {
+			if m, err := nc.Request(mine, []byte(body), 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"seq"`) {
 				t.Fatalf("put: %v", err)
 			}
 			for _, reply := range []string{
@@ -434,13 +344,13 @@ func TestLeastPrivilegeIsLeast(t *testing.T) {
 				"$KV.TB_TOOLS.flight_search.x", "$KV.TB_TOOLS.hotel_search.x",
 			} {
 				for _, subject := range []string{"$JS.API.DIRECT.GET.TB_BLOBS." + mine, "tb.v1.blob.b.0"} {
-					if err := p.nc.PublishRequest(subject, reply, nil); err != nil {
+					if err := nc.PublishRequest(subject, reply, nil); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
 			// The answer to one more comes after the others'.
-			if _, err := p.nc.Request("$JS.API.DIRECT.GET.TB_BLOBS."+mine, nil, 5*time.Second); err != nil {
+			if _, err := nc.Request("$JS.API.DIRECT.GET.TB_BLOBS."+mine, nil, 5*time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -495,7 +405,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 			"tb.v1.turn.run executors": `let this user subscribe to "tb.v1.turn.run executors"`,
 			"tb.v1.turn.ctl.*":         `let this user subscribe to "tb.v1.turn.ctl.*"`,
 		} {
-			c := as(t, guarded(t, "executor: "+subject), "executor", "")
+			c := natstest.As(t, guarded(t, "executor: "+subject), "executor", "")
 			ex, err := executor.New(executor.Config{Bus: c, Registry: registry.New(registry.Config{Bus: c})})
 			if err != nil {
 				t.Fatal(err)
@@ -504,12 +414,12 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		}
 	})
 	t.Run("registry start", func(t *testing.T) {
-		c := as(t, guarded(t, "executor: tb.v1.hb.*"), "executor", "")
+		c := natstest.As(t, guarded(t, "executor: tb.v1.hb.*"), "executor", "")
 		soon(t, "registry", func() error { return registry.New(registry.Config{Bus: c}).Run(t.Context()) }, `let this user subscribe to "tb.v1.hb.*"`)
 	})
 	t.Run("worker start", func(t *testing.T) {
 		for _, subject := range []string{"tb.v1.call.flight_search workers", "tb.v1.to.flight_search-1", "tb.v1.rollcall", "tb.v1.cancel.flight_search", "$SRV.*"} {
-			c := as(t, guarded(t, "flight_search: "+subject), "flight_search", "flight_search-1")
+			c := natstest.As(t, guarded(t, "flight_search: "+subject), "flight_search", "flight_search-1")
 			w, err := worker.New(worker.Config{Bus: c, Tools: []worker.Tool{flights(nil)}})
 			if err != nil {
 				t.Fatal(err)
@@ -518,7 +428,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		}
 	})
 	t.Run("a worker under another's id", func(t *testing.T) {
-		c := as(t, guarded(t), "flight_search", "hotel_search-1")
+		c := natstest.As(t, guarded(t), "flight_search", "hotel_search-1")
 		w, err := worker.New(worker.Config{Bus: c, Tools: []worker.Tool{flights(nil)}})
 		if err != nil {
 			t.Fatal(err)
@@ -526,7 +436,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		soon(t, "worker", func() error { return w.Run(t.Context()) }, `let this user subscribe to`, "hotel_search-1")
 	})
 	t.Run("streams", func(t *testing.T) {
-		c := as(t, guarded(t, "executor: $JS.API.STREAM.CREATE.TB_BLOBS", "executor: $JS.API.STREAM.CREATE.KV_TB_TOOLS"), "executor", "")
+		c := natstest.As(t, guarded(t, "executor: $JS.API.STREAM.CREATE.TB_BLOBS", "executor: $JS.API.STREAM.CREATE.KV_TB_TOOLS"), "executor", "")
 		soon(t, "topology", func() error { return c.EnsureTopology(t.Context()) }, `"$JS.API.STREAM.CREATE.TB_BLOBS"`, "as a user who may")
 		soon(t, "bucket", func() error {
 			_, err := kvstate.Open(t.Context(), c, kvstate.Config{Bucket: "TB_TOOLS"})
@@ -555,7 +465,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		settle(t, s)
 		for id, say := range map[string]string{"client-1": `publish to "tb.v1.turn.run"`, "client-2": "tb.v1.reply.*.client-2.*"} {
 			soon(t, id, func() error {
-				_, err := client.New(as(t, s, "client", id)).Run(t.Context(), one("flight_search", `{}`))
+				_, err := client.New(natstest.As(t, s, "client", id)).Run(t.Context(), one("flight_search", `{}`))
 				return err
 			}, say, "allow it")
 		}

@@ -25,13 +25,14 @@ type run struct {
 
 	mu     sync.Mutex
 	turn   turn.Turn
-	timer  *time.Timer
-	wakeAt time.Time // what timer is set to; zero where it is not
+	alarm  *alarm    // nil where it never was set, or was given back
+	wakeAt time.Time // what alarm is set to; zero where it is not
 	queue  *queue    // what is being carried out; nil where nothing is
 	jobs   []*job    // by the index of the call; nil for one that has not begun
 	room   [1]*job
-	first  job // most turns need no other
-	calls  int // that the executor counts for it
+	first  job   // most turns need no other
+	blank  []job // for calls that have not begun
+	calls  int   // that the executor counts for it
 	seq    int64
 	door   *door // what came for an open turn; nil where nothing did
 	over   bool
@@ -72,7 +73,7 @@ func (r *run) cancel() {
 	r.apply(time.Now(), turn.Event{Kind: turn.CancelTurn})
 }
 
-// due is the timer's.
+// due is the alarm's.
 func (r *run) due() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,32 +137,39 @@ func (r *run) do(now time.Time, do *turn.Effect) {
 
 // job is what is kept of a call, made when it is first asked for.
 func (r *run) job(call int) *job {
-	for len(r.jobs) <= call {
-		r.jobs = append(r.jobs, nil)
+	if n := r.turn.Len() - len(r.jobs); n > 0 {
+		r.jobs = append(r.jobs, make([]*job, n)...)
 	}
 	if j := r.jobs[call]; j != nil {
 		return j
 	}
 	j := &r.first
 	if call > 0 {
-		j = new(job)
+		if len(r.blank) == 0 {
+			r.blank = make([]job, min(r.turn.Len()-1, jobBlock))
+		}
+		j, r.blank = &r.blank[0], r.blank[1:]
 	}
 	j.run, j.call = r, int32(call)
 	r.jobs[call] = j
 	return j
 }
 
-// wake sets the timer to when the turn wants to be woken.
+// jobBlock is how many jobs are made at once, at most.
+const jobBlock = 16
+
+// wake sets the alarm to when the turn wants to be woken.
 func (r *run) wake(now time.Time) {
 	at := r.turn.Wake()
 	switch {
 	case at.Equal(r.wakeAt):
 	case at.IsZero():
-		r.timer.Stop()
-	case r.timer == nil:
-		r.timer = time.AfterFunc(at.Sub(now), r.due)
+		r.e.disarm(r.alarm)
+		r.alarm = nil
+	case r.alarm == nil:
+		r.alarm = r.e.arm(r, at.Sub(now))
 	default:
-		r.timer.Reset(at.Sub(now))
+		r.alarm.timer.Reset(at.Sub(now))
 	}
 	r.wakeAt = at
 }

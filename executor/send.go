@@ -2,7 +2,9 @@ package executor
 
 import (
 	"context"
+	"maps"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/toolbus/toolbus/breaker"
@@ -50,8 +52,15 @@ func (j *job) allow(now time.Time, again bool) *fault.Fault {
 
 // limit is what the worker is told of the time it has.
 func (a *attempt) limit(d time.Duration) {
-	a.head[1] = strconv.FormatInt(max(d.Milliseconds(), 1), 10)
+	if d == a.ready.tool.Timeout {
+		a.head[1] = a.ready.timeout
+		return
+	}
+	a.head[1] = millis(d)
 }
+
+// millis is d as the header Tb-Timeout-Ms has it.
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
 // launch sends an attempt that was let through.
 func (j *job) launch(now time.Time, a *attempt) *fault.Fault {
@@ -75,18 +84,25 @@ func (a *attempt) publish(now time.Time, tried []*peer) *fault.Fault {
 		f.Execution = fault.NotStarted
 		return f
 	}
-	h, body := a.header(), j.args
+	h := headers.Get().(wire.Header)
+	defer func() {
+		clear(h)
+		headers.Put(h)
+	}()
+	a.header(h)
+	body := j.args
 	if j.blob != "" {
 		h[wire.HeaderBlob], body = []string{j.blob}, nil
 	}
-	a.ticket = e.bus.Open(a.tool(), a)
 	subject := a.ready.state.subject
 	if p := e.peers.pick(now, j.workers(), tried); p != nil {
-		subject, a.direct = e.bus.Subjects().To(p.id), true
-		h[wire.HeaderTool] = []string{a.tool()}
+		subject, a.direct = p.subject, true
+		h[wire.HeaderTool] = a.ready.state.named
 		a.hold(p)
 	}
-	if f := e.bus.Send(a.ticket, subject, h, body); f != nil {
+	ticket, f := e.bus.Ask(subject, a.tool(), a, h, body)
+	a.ticket = ticket
+	if f != nil {
 		a.release()
 		return f
 	}
@@ -94,11 +110,12 @@ func (a *attempt) publish(now time.Time, tried []*peer) *fault.Fault {
 	return nil
 }
 
-// header is the headers of an attempt: two on a plain call.
-func (a *attempt) header() wire.Header {
+// headers are maps for the headers of attempts: the bus keeps none.
+var headers = sync.Pool{New: func() any { return make(wire.Header, 8) }}
+
+// header puts the headers of an attempt into h: two on a plain call.
+func (a *attempt) header(h wire.Header) {
 	r := a.job.run
-	trace := a.traced()
-	h := make(wire.Header, 4+len(trace))
 	h[wire.HeaderCall] = a.head[:1:1]
 	h[wire.HeaderTimeout] = a.head[1:]
 	if a.key != "" {
@@ -107,10 +124,7 @@ func (a *attempt) header() wire.Header {
 	if s := r.req.Session; s != "" {
 		h[wire.HeaderSession] = []string{s}
 	}
-	for k, v := range trace {
-		h[k] = v
-	}
-	return h
+	maps.Copy(h, a.traced())
 }
 
 // store puts arguments that do not fit a message under a claim check, away from whoever called.

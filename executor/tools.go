@@ -15,7 +15,8 @@ import (
 // outlives changes of the manifest.
 type toolState struct {
 	name    string
-	subject string // of the queue group
+	subject string   // of the queue group
+	named   []string // what the header Tb-Tool says
 	budget  *retry.Budget
 	ready   atomic.Pointer[ready]
 	tally   tally
@@ -27,6 +28,7 @@ type ready struct {
 	state    *toolState
 	compiled *tool.Compiled // nil: a tool without a manifest, a plain worker
 	breaker  *breaker.Policy
+	timeout  string // what the header Tb-Timeout-Ms says where a call has the tool's own
 }
 
 // maxTools bounds the states kept; calls to names beyond it run without a breaker of their own.
@@ -43,7 +45,7 @@ func (e *Executor) tool(name string) *ready {
 	if v, ok := e.tools.Load(name); ok {
 		s = v.(*toolState)
 	} else {
-		s = &toolState{name: name, subject: e.bus.Subjects().Call(name), budget: retry.NewBudget()}
+		s = &toolState{name: name, subject: e.bus.Subjects().Call(name), named: []string{name}, budget: retry.NewBudget()}
 		s.budget.Split(int(e.among.Load()))
 		if c != nil {
 			e.keep(s)
@@ -94,7 +96,7 @@ func (e *Executor) prepare(s *toolState, c *tool.Compiled) *ready {
 			Alternatives: alternatives(m), FallbackOn: m.FallbackOn, Optional: m.Optional, Default: m.Default, Shell: rd,
 		}
 	}
-	rd.breaker = e.breakerPolicy(c, rd.tool.Timeout)
+	rd.breaker, rd.timeout = e.breakerPolicy(c, rd.tool.Timeout), millis(rd.tool.Timeout)
 	return rd
 }
 

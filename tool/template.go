@@ -75,10 +75,13 @@ func ParseTemplate(raw []byte) (*Template, []error) {
 	return &t, nil
 }
 
-// marked is false where there can be nothing to fill. The last one is a $ as an escape.
+// marked is false where there can be nothing to fill. The first that it looks for is a $ as an escape.
 func marked(raw []byte) bool {
-	return bytes.Contains(raw, []byte(`"$from"`)) || bytes.Contains(raw, []byte(`"$arg"`)) ||
-		bytes.Contains(raw, []byte(`"$literal"`)) || bytes.Contains(raw, []byte(`\u0024`))
+	if bytes.IndexByte(raw, '\\') >= 0 && bytes.Contains(raw, []byte(`\u0024`)) {
+		return true
+	}
+	return bytes.IndexByte(raw, '$') >= 0 &&
+		(bytes.Contains(raw, []byte(`"$from"`)) || bytes.Contains(raw, []byte(`"$arg"`)) || bytes.Contains(raw, []byte(`"$literal"`)))
 }
 
 // Holes are the places to be filled, from the first to the last. They are not to be changed.

@@ -245,7 +245,7 @@ const (
 
 func (t *Turn) succeed(at time.Duration, i int, ev Event) {
 	c := &t.calls[i]
-	c.note(at, "", "", recovery.Decision{})
+	t.note(at, c, "", "", recovery.Decision{})
 	t.landed(i)
 	t.out = append(t.out, Effect{Kind: Ended, Call: i, Attempt: int(c.attempt), Status: tool.Success})
 	r := tool.Result{Status: tool.Success, Value: ev.Value, ContentType: ev.Type}
@@ -290,7 +290,7 @@ func (t *Turn) fizzle(at time.Duration, i int, f *fault.Fault) {
 		r.Status, r.Value = tool.PartialValue, joined(c.parts.best())
 		d.Action = recovery.AcceptPartial
 	}
-	c.note(at, f.Kind, f.Message, d)
+	t.note(at, c, f.Kind, f.Message, d)
 	t.settle(at, i, r)
 }
 
@@ -342,7 +342,7 @@ func (t *Turn) judged(at time.Duration, ev Event) {
 		Ran: executions[c.ran], HasDefault: c.covers(c.fault) != nil, Optional: c.optional(),
 	})
 	if c.tries > 0 {
-		c.note(at, c.fault.Kind, c.fault.Message, d)
+		t.note(at, c, c.fault.Kind, c.fault.Message, d)
 	}
 	t.record(at, &wire.Event{
 		Type: wire.ToolError, Call: c.call.ID, Tool: c.tool().Name, Attempt: int(c.attempt), Worker: c.fault.Worker, Error: c.fault,
@@ -431,13 +431,34 @@ func (c *call) name(f *fault.Fault) *fault.Fault {
 }
 
 // note writes the attempt into the history.
-func (c *call) note(at time.Duration, k fault.Kind, message string, d recovery.Decision) {
+func (t *Turn) note(at time.Duration, c *call, k fault.Kind, message string, d recovery.Decision) {
+	if c.history == nil {
+		c.history = t.page()
+	}
 	c.history = append(c.history, tool.Attempt{
 		N: int(c.attempt), Tool: c.tool().Name, Worker: c.worker, Kind: k, Message: message,
 		StartMs: ms(c.sentAt - c.began), DurationMs: ms(at - c.sentAt),
 		DelayMs: ms(d.After), Decision: string(d.Action), Because: d.Because,
 	})
 }
+
+// page is room for one attempt, for most calls need no more. It is taken off a block with others, which goes out with the
+// results.
+func (t *Turn) page() []tool.Attempt {
+	if len(t.calls) == 1 {
+		t.room()
+		return t.end.attempt[:0]
+	}
+	if len(t.spare) == 0 {
+		t.spare = make([]tool.Attempt, max(1, min(t.left, maxSpare)))
+	}
+	p := t.spare[:0:1]
+	t.spare = t.spare[1:]
+	return p
+}
+
+// maxSpare bounds what is made room for at once.
+const maxSpare = 16
 
 // seed makes jitter differ from turn to turn and be the same for each turn: FNV-1a of its id.
 func (t *Turn) seed() uint64 {

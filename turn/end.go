@@ -236,7 +236,7 @@ func (t *Turn) withdraw(at time.Duration, i int, f *fault.Fault) {
 	switch c.state {
 	case settled:
 	case judging:
-		c.note(at, c.fault.Kind, c.fault.Message, recovery.Decision{Action: recovery.Fail, Because: f.Message})
+		t.note(at, c, c.fault.Kind, c.fault.Message, recovery.Decision{Action: recovery.Fail, Because: f.Message})
 		t.settle(at, i, tool.Result{Status: statusOf(f.Kind), Fault: c.name(f)})
 	case running:
 		c.quiet = t.ended

@@ -149,7 +149,7 @@ func (t *Turn) extend(calls []tool.Call) error {
 	if t.calls == nil && len(calls) == 1 {
 		t.calls, t.queue = t.one[:0], t.oneReady[:0]
 	}
-	t.calls = slices.Grow(t.calls, len(calls))
+	t.calls, t.queue = slices.Grow(t.calls, len(calls)), slices.Grow(t.queue, len(calls))
 	calls = Name(calls, len(t.calls), func(id string) bool { _, taken := t.search(id, len(t.calls)); return taken })
 	for i := range calls {
 		t.calls = append(t.calls, call{node: node{call: &calls[i]}, slot: -1})
@@ -360,6 +360,14 @@ func (p *planner) meant(id string) string {
 // order finds cycles and chains that are too long. Only new calls can wait for new ones.
 func (p *planner) order() {
 	t := p.t
+	waiting := false
+	for i := p.first; i < len(t.calls); i++ {
+		c := &t.calls[i]
+		c.depth, waiting = 1, waiting || len(c.deps) > 0
+	}
+	if !waiting {
+		return
+	}
 	waits := make([]int, len(t.calls)-p.first) // for how many new calls that are not placed yet
 	heirs := make([][]int32, len(waits))
 	var placed []int32

@@ -232,7 +232,7 @@ func (t *Turn) foldError(at time.Duration, i int, ev *wire.Event) error {
 		c.worker = ev.Worker
 	}
 	if was {
-		c.note(at, ev.Error.Kind, ev.Error.Message, *d)
+		t.note(at, c, ev.Error.Kind, ev.Error.Message, *d)
 	}
 	c.state, c.fault, c.doing = decided, ev.Error, d
 	return nil

@@ -2,7 +2,6 @@ package turn
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +73,7 @@ func (t *Turn) sentence(status string) string {
 	case len(t.calls) == 1:
 		return t.results[0].Sentence
 	}
-	var done []int
+	done := make([]int, 0, len(t.results))
 	var but []clause
 	for i := range t.results {
 		f := fateOf(&t.results[i])
@@ -189,36 +188,49 @@ func agree(what string, n int) string {
 
 // title names a call: by its tool, and by its id too where several calls are of that tool.
 func (t *Turn) title(i int) string {
+	var b strings.Builder
+	t.entitle(&b, i)
+	return b.String()
+}
+
+func (t *Turn) entitle(b *strings.Builder, i int) {
 	c := t.calls[i].call
-	name := strings.ReplaceAll(c.Tool, "_", " ")
+	b.WriteString(strings.ReplaceAll(c.Tool, "_", " "))
 	for k := range t.calls {
 		if k != i && t.calls[k].call.Tool == c.Tool {
-			return name + " (" + c.ID + ")"
+			b.WriteString(" (")
+			b.WriteString(c.ID)
+			b.WriteByte(')')
+			return
 		}
 	}
-	return name
 }
 
 // list is the titles of calls as people read them, the first few of many.
 func (t *Turn) list(calls []int) string {
 	const most = 5
-	n, more := len(calls), ""
+	n, more := len(calls), 0
 	if n > most {
-		more = fmt.Sprintf(" and %d more", n-most+1)
-		n = most - 1
+		n, more = most-1, n-most+1
 	}
 	var b strings.Builder
+	b.Grow(128)
 	for k, i := range calls[:n] {
 		switch {
 		case k == 0:
-		case k == n-1 && more == "":
+		case k == n-1 && more == 0:
 			b.WriteString(" and ")
 		default:
 			b.WriteString(", ")
 		}
-		b.WriteString(t.title(i))
+		t.entitle(&b, i)
 	}
-	return b.String() + more
+	if more > 0 {
+		b.WriteString(" and ")
+		b.WriteString(strconv.Itoa(more))
+		b.WriteString(" more")
+	}
+	return b.String()
 }
 
 func upper(s string) string {

@@ -1,6 +1,9 @@
 package turn
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A timer is a call that waits for a time. Turn.timers is a binary heap of them, the soonest first, in which every call
 // knows its place. Of those that are due at once the first in request order comes first, whatever the heap's past.
@@ -34,6 +37,9 @@ func (t *Turn) schedule(i int, at time.Duration) {
 	at = whole(at)
 	if c.slot < 0 {
 		c.slot = int32(len(t.timers))
+		if len(t.timers) == cap(t.timers) {
+			t.timers = slices.Grow(t.timers, min(len(t.calls)-len(t.timers), maxSpare))
+		}
 		t.timers = append(t.timers, timer{at, int32(i)})
 	}
 	t.timers[c.slot].at = at

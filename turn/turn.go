@@ -36,7 +36,8 @@ type Turn struct {
 	live    int // attempts that are out
 	timers  []timer
 	results []tool.Result
-	end     *ending // nil until the first result
+	end     *ending        // nil until the first result
+	spare   []tool.Attempt // room for the first attempts of calls
 	out     []Effect
 
 	one      [1]call
@@ -47,7 +48,8 @@ type Turn struct {
 // An ending is what is needed only when results are there.
 type ending struct {
 	outcome wire.Outcome
-	only    [1]tool.Result // of a turn of one call
+	only    [1]tool.Result  // of a turn of one call
+	attempt [1]tool.Attempt // the first of that call
 }
 
 // never is a time that does not come.

@@ -47,7 +47,7 @@ func (c *TurnControl) Check() error {
 
 func (p *problems) calls(calls []tool.Call) {
 	p.count("calls", len(calls), MaxCalls)
-	ids := names{}
+	ids := make(names, min(len(calls), MaxCalls))
 	for i := range calls[:min(len(calls), MaxCalls)] {
 		if id := calls[i].ID; id != "" {
 			p.unique(ids, "calls", i, id, tool.CheckID)

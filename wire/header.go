@@ -39,19 +39,39 @@ func Set(h Header, name, value string) error {
 // CheckHeader says what is wrong with the headers of one message, or nil: what Set refuses, or more than MaxMetadata
 // bytes in all as they stand on the wire.
 func CheckHeader(h Header) error {
+	_, err := outbound(h, nil)
+	return err
+}
+
+// Outbound is Filter and then CheckHeader.
+func Outbound(h Header) (Header, error) {
+	whole, err := outbound(h, Allowed)
+	if err != nil || whole {
+		return h, err
+	}
+	h = Filter(h)
+	return h, CheckHeader(h)
+}
+
+// outbound is CheckHeader of what is ok of h, and says whether all is; a nil ok is fine with everything. It looks no further
+// than the first name that is not.
+func outbound(h Header, ok func(name string) bool) (whole bool, err error) {
 	size := len("NATS/1.0\r\n\r\n")
 	for name, values := range h {
+		if ok != nil && !ok(name) {
+			return false, nil
+		}
 		for _, value := range values {
 			if err := checkPair(name, value); err != nil {
-				return err
+				return true, err
 			}
 			size += len(name) + len(": ") + len(value) + len("\r\n")
 		}
 	}
 	if size > MaxMetadata {
-		return refuse(CodeTooLarge, "the headers are %d bytes long, at most %d are allowed", size, MaxMetadata)
+		return true, refuse(CodeTooLarge, "the headers are %d bytes long, at most %d are allowed", size, MaxMetadata)
 	}
-	return nil
+	return true, nil
 }
 
 func checkPair(name, value string) error {
@@ -61,10 +81,20 @@ func checkPair(name, value string) error {
 	if len(value) > MaxValue {
 		return refuse(CodeTooLarge, "header %s is %d bytes long, at most %d are allowed", name, len(value), MaxValue)
 	}
-	if i := strings.IndexAny(value, "\r\n\x00"); i >= 0 {
+	if i := breaks(value); i >= 0 {
 		return &Error{Code: CodeHeader, Message: "header " + name + " has a line break or NUL in it; take it out or encode the value", Offset: i}
 	}
 	return nil
+}
+
+// breaks is where the first CR, LF or NUL is, or -1.
+func breaks(s string) int {
+	for i := range len(s) {
+		if c := s[i]; c <= '\r' && (c == '\r' || c == '\n' || c == 0) {
+			return i
+		}
+	}
+	return -1
 }
 
 func isHeaderName(s string) bool {
@@ -72,14 +102,21 @@ func isHeaderName(s string) bool {
 		return false
 	}
 	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+		if !inHeaderName[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// inHeaderName are the bytes of an HTTP token.
+var inHeaderName = func() (set [256]bool) {
+	for c := range 256 {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		set[c] = letter || strings.IndexByte("!#$%&'*+-.^_`|~", byte(c)) >= 0
+	}
+	return set
+}()
 
 // Inbound is what may be passed on of a message's headers: all but Nats-*, in any case. Those speak to the server
 // (Nats-Rollup can empty a stream, Nats-Msg-Id can make somebody else's message a duplicate), so whoever sent them must
@@ -127,7 +164,7 @@ func keep(h Header, ok func(name string) bool) Header {
 }
 
 func hasPrefix(name, prefix string) bool {
-	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+	return len(name) >= len(prefix) && (name[:len(prefix)] == prefix || strings.EqualFold(name[:len(prefix)], prefix))
 }
 
 // FrameOf is what a message is by its headers as they came in: Tb-Frame, else ErrorFrame where a plain NATS service

@@ -180,3 +180,33 @@ func BenchmarkGet(b *testing.B) {
 		Get(h, HeaderFrame)
 	}
 }
+
+func TestOutbound(t *testing.T) {
+	whole := Header{HeaderCall: {"t/c/1"}, HeaderTraceparent: {"00-a-b-01"}}
+	mixed := Header{HeaderCall: {"t/c/1"}, "Nats-Rollup": {"all"}, "X-Long": {strings.Repeat("x", MaxValue+1)}}
+	for range 20 { // maps have another order each time
+		if h, err := Outbound(whole); err != nil || !maps.EqualFunc(h, whole, slices.Equal) {
+			t.Fatalf("Outbound(%v) = %v, %v; want it as it is", whole, h, err)
+		}
+		h, err := Outbound(mixed)
+		if want := (Header{HeaderCall: {"t/c/1"}}); err != nil || !maps.EqualFunc(h, want, slices.Equal) {
+			t.Fatalf("Outbound(%v) = %v, %v; want %v", mixed, h, err, want)
+		}
+		if _, err := Outbound(Header{HeaderCall: {"a\nb"}, "Nats-Rollup": {"all"}}); err == nil {
+			t.Fatal("Outbound of a line break = nil, want an error")
+		}
+	}
+	if h, err := Outbound(nil); h != nil || err != nil {
+		t.Errorf("Outbound(nil) = %v, %v; want nil, nil", h, err)
+	}
+	big := Header{}
+	for i := range 20 {
+		big["Tb-"+strings.Repeat("x", i+1)] = []string{strings.Repeat("v", MaxValue)}
+	}
+	if _, err := Outbound(big); err == nil {
+		t.Error("Outbound of more than MaxMetadata = nil, want an error")
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = Outbound(whole) }); n > 0 {
+		t.Errorf("Outbound of what may go out allocates %v times, want 0", n)
+	}
+}
