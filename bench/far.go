@@ -40,7 +40,7 @@ type child struct {
 	line string // what it said first
 }
 
-// start runs this program as the far side; role is "server", or "worker" or "executor" and a URL. The child ends with its stdin.
+// start runs this program as the far side; role is "server" or "collector", or "worker" or "executor" and a URL. The child ends with its stdin.
 func start(role ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -83,6 +83,8 @@ func far(role []string) error {
 	defer cancel()
 	url := ""
 	switch {
+	case role[0] == "collector":
+		return collector()
 	case role[0] == "server":
 		s, dir, err := server()
 		if err != nil {
@@ -99,7 +101,7 @@ func far(role []string) error {
 	case role[0] == "executor" && len(role) == 2:
 		return farExecutor(ctx, cancel, role[1])
 	default:
-		return errors.New("far: expected server, or worker or executor and a URL")
+		return errors.New("far: expected server or collector, or worker or executor and a URL")
 	}
 	w, err := work(ctx, url, worker.Config{Concurrency: 256})
 	if err != nil {

@@ -10,6 +10,6 @@
 //	OTEL_TRACES_SAMPLER, OTEL_BSP_*                         how much, and how much at once
 //	OTEL_SDK_DISABLED=true                                  none of this
 //
-// Spans are exported in batches by a goroutine of the SDK. When the collector is slow or away its queue fills and spans
-// are dropped, never calls held up; the log says so.
+// Spans are exported in batches by a goroutine of their own, metrics and log lines by the SDK's. When the collector is slow
+// or away the queue fills and spans are dropped, never calls held up; the log says so.
 package otel

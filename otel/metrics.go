@@ -50,7 +50,7 @@ type Metrics struct {
 	turn    *labels // of what is no tool's
 
 	calls, attempts, errors, retries, retried, saved, timeouts, fallbacks, transitions, ended, late, exhausted metric.Int64Counter
-	callTime, attemptTime, turnTime, queueTime, toolTime                                                       metric.Float64Histogram
+	callTime, attemptTime, turnTime, queueTime, toolTime, flushTime, appendTime                                metric.Float64Histogram
 	ran                                                                                                        metric.Int64Counter
 	runTime                                                                                                    metric.Float64Histogram
 }
@@ -227,6 +227,8 @@ func (m *Metrics) instruments(version string) error {
 	clock(&m.turnTime, "toolbus.turn.duration", "How long turns took.")
 	clock(&m.queueTime, "toolbus.queue.duration", "From when a call could begin until its first attempt.")
 	clock(&m.toolTime, "gen_ai.execute_tool.duration", "How long tool calls took, as OpenTelemetry's conventions for GenAI name it.")
+	clock(&m.flushTime, "toolbus.breaker.flush.duration", "How long the store took for each try to write a shared circuit breaker.")
+	clock(&m.appendTime, "toolbus.journal.append.duration", "From the first event of a page until all were sent; and how long it took to keep a late result.")
 	count(&m.ran, "toolbus.worker.calls", "{call}", "Calls that this worker answered, by status.")
 	clock(&m.runTime, "toolbus.worker.call.duration", "How long handlers of this worker took.")
 

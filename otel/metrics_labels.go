@@ -85,6 +85,7 @@ const (
 	withStatus        // a is the status
 	withKind          // a is the kind of fault, b its class
 	withTo            // a is the state of the breaker
+	withWhat          // a is what was written, b the status
 	genAI             // a is the kind of fault; empty for a value
 )
 
@@ -139,6 +140,9 @@ func (l *labels) attributes(k label) []attribute.KeyValue {
 		put("class", k.b)
 	case withTo:
 		put("to", k.a)
+	case withWhat:
+		put("what", k.a)
+		put("status", k.b)
 	}
 	return all
 }

@@ -75,8 +75,10 @@ func (m *Metrics) settled(ev *wire.Event) {
 	}
 	by := l.get(withStatus, statusOf(r.Status), "")
 	m.calls.Add(ctx, 1, by.add...)
-	m.callTime.Record(ctx, r.DurationMs/1000, by.record...)
-	m.toolTime.Record(ctx, r.DurationMs/1000, l.get(genAI, failure, "").record...)
+	if len(r.Attempts) > 0 || r.DurationMs > 0 { // else it never could begin, which took no time and says nothing of the tool
+		m.callTime.Record(ctx, r.DurationMs/1000, by.record...)
+		m.toolTime.Record(ctx, r.DurationMs/1000, l.get(genAI, failure, "").record...)
+	}
 	if len(r.Attempts) > 0 {
 		m.queueTime.Record(ctx, r.Attempts[0].StartMs/1000, l.get(plain, "", "").record...)
 	}

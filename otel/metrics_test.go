@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/toolbus/toolbus/breaker"
 	"github.com/toolbus/toolbus/executor"
@@ -210,6 +211,8 @@ func everything(t testing.TB, m *otel.Metrics) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	m.BreakerFlushed(time.Millisecond, nil)
+	m.JournalAppended("events", time.Millisecond, nil)
 	lot(m, "calc", "t1")
 }
 

@@ -117,7 +117,7 @@ func TestSpansReachACollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-requests
-	for _, want := range []string{"/v1/traces ", "service.name", "theirs", "service.version", "1.2.3", "team", "blue", "span"} {
+	for _, want := range []string{"/v1/traces ", "service.name", "theirs", "service.version", "1.2.3", "service.instance.id", "team", "blue", "span"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the collector got %q, want %q in it", got, want)
 		}

@@ -126,13 +126,31 @@ func carry(span trace.SpanContext, h wire.Header) wire.Header {
 	return out
 }
 
-// message is what every span of a message on the bus says of it.
-func (s *source) message(operation string, kind attribute.KeyValue, turn, call, tool string, attempt int) []attribute.KeyValue {
-	return []attribute.KeyValue{
+// A list is what a span will say. It goes onto the span all at once, when all is known: a span that gets its attributes one
+// by one makes room for them again and again. The span copies them, so lists are used again.
+type list struct{ all []attribute.KeyValue }
+
+var lists = sync.Pool{New: func() any { return &list{make([]attribute.KeyValue, 0, 16)} }}
+
+func newList() *list { return lists.Get().(*list) }
+
+func (l *list) add(a attribute.KeyValue) { l.all = append(l.all, a) }
+
+// put puts the list onto a span, and is its end.
+func (l *list) put(span trace.Span) {
+	span.SetAttributes(l.all...)
+	clear(l.all)
+	l.all = l.all[:0]
+	lists.Put(l)
+}
+
+// message adds what every span of a message on the bus says of it.
+func (s *source) message(l *list, operation string, kind attribute.KeyValue, turn, call, tool string, attempt int) {
+	l.all = append(l.all,
 		semconv.MessagingSystemKey.String("nats"), semconv.MessagingOperationName(operation), kind,
 		semconv.MessagingDestinationTemplate(s.template), semconv.MessagingMessageConversationID(turn),
 		genToolName.String(tool), ourTurn.String(turn), ourCall.String(call), ourAttempt.Int(attempt),
-	}
+	)
 }
 
 // failed puts a fault onto a span. One that was cancelled did not fail: its status stays unset. What the fault says may

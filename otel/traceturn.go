@@ -35,6 +35,7 @@ type tracer struct{ *source }
 
 var (
 	serverSpan   = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	producerSpan = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer)}
 	consumerSpan = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}
 )
 
@@ -47,7 +48,6 @@ func (t *tracer) Turn(turn string, in wire.Header) (follow executor.Trace, out w
 	if !span.IsRecording() {
 		return nil, out
 	}
-	span.SetAttributes(ourTurn.String(turn))
 	return &turnTrace{source: t.source, id: turn, header: out, ctx: ctx, span: span, calls: map[string]*callTrace{}}, out
 }
 
@@ -59,17 +59,28 @@ type turnTrace struct {
 	ctx    context.Context
 	span   trace.Span
 	ended  bool
+	start  started
 	calls  map[string]*callTrace // that have no result yet, or an attempt that is out
 	args   map[string][]byte     // by call, until it begins; only where content is wanted
 }
 
+// What a turn says at its start.
+type started struct {
+	executor, session string
+	calls             int
+}
+
 // A callTrace is the open spans of a call.
 type callTrace struct {
-	ctx  context.Context
-	span trace.Span
+	id, name string
+	ctx      context.Context
+	span     trace.Span
+	ended    bool
 
 	attempt trace.Span // that is out; nil where none is
 	n       int
+	tool    string // that it went to
+	worker  string
 	header  wire.Header
 	news    int // events of progress on attempt
 	unshown int
@@ -87,10 +98,9 @@ func (t *turnTrace) Attempt(call string, attempt int, tool string) (h wire.Heade
 		event(c.attempt, eventSentAgain)
 		return c.header
 	}
-	c.land()
-	_, span := t.spans.Start(c.ctx, t.send, trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(t.message(spanSend, semconv.MessagingOperationTypeSend, t.id, call, tool, attempt)...))
-	c.attempt, c.n, c.news, c.unshown = span, attempt, 0, 0
+	t.land(c)
+	_, span := t.spans.Start(c.ctx, t.send, producerSpan...)
+	c.attempt, c.n, c.tool, c.worker, c.news, c.unshown = span, attempt, tool, "", 0, 0
 	c.header = carry(span.SpanContext(), t.header)
 	return c.header
 }
@@ -100,11 +110,8 @@ func (t *turnTrace) call(id, name string) *callTrace {
 	if c := t.calls[id]; c != nil {
 		return c
 	}
-	c := new(callTrace)
-	c.ctx, c.span = t.spans.Start(t.ctx, spanTool+" "+name, trace.WithAttributes(
-		genOperation.String(spanTool), genToolName.String(name), genToolCallID.String(id), genToolType.String("function"),
-		ourTurn.String(t.id),
-	))
+	c := &callTrace{id: id, name: name}
+	c.ctx, c.span = t.spans.Start(t.ctx, spanTool+" "+name)
 	t.calls[id] = c
 	t.show(c.span, genToolArgs, t.args[id])
 	delete(t.args, id)
@@ -116,10 +123,7 @@ func (t *turnTrace) Event(ev *wire.Event) {
 	defer t.survive()
 	switch ev.Type {
 	case wire.TurnStarted:
-		t.span.SetAttributes(ourExecutor.String(ev.Executor), ourCalls.Int(len(ev.Request.Calls)))
-		if s := ev.Request.Session; s != "" {
-			t.span.SetAttributes(bounded(genConversation, s))
-		}
+		t.start = started{ev.Executor, ev.Request.Session, len(ev.Request.Calls)}
 		t.learn(ev.Request.Calls)
 	case wire.CallsAdded:
 		event(t.span, eventAdded, ourCalls.Int(len(ev.Request.Calls)))
@@ -138,7 +142,7 @@ func (t *turnTrace) Event(ev *wire.Event) {
 		event(t.call(ev.Call, ev.Tool).span, eventSkipped, bounded(ourBecause, ev.BecauseOf+" gave no value"))
 	case wire.AttemptStarted:
 		if c := t.calls[ev.Call]; c != nil && c.attempt != nil && ev.Worker != "" {
-			c.attempt.SetAttributes(ourWorker.String(ev.Worker))
+			c.worker = ev.Worker
 		}
 	case wire.ProgressEvent:
 		t.progress(ev)
@@ -208,44 +212,60 @@ func (t *turnTrace) toolError(ev *wire.Event) {
 		return
 	}
 	if ev.Worker != "" {
-		c.attempt.SetAttributes(ourWorker.String(ev.Worker))
+		c.worker = ev.Worker
 	}
 	c.attempt.SetAttributes(ourClass.String(ev.Classification), ourBreaker.String(ev.BreakerState))
 	t.failed(c.attempt, ev.Error, "")
-	c.land()
+	t.land(c)
 }
 
 // land ends the attempt that is out, if one is.
-func (c *callTrace) land() {
+func (t *turnTrace) land(c *callTrace) {
 	if c.attempt == nil {
 		return
 	}
-	if c.unshown > 0 {
-		c.attempt.SetAttributes(ourUnshown.Int(c.unshown))
+	says := newList()
+	t.message(says, spanSend, semconv.MessagingOperationTypeSend, t.id, c.id, c.tool, c.n)
+	if c.worker != "" {
+		says.add(ourWorker.String(c.worker))
 	}
+	if c.unshown > 0 {
+		says.add(ourUnshown.Int(c.unshown))
+	}
+	says.put(c.attempt)
 	c.attempt.End()
 	c.attempt = nil
+}
+
+// close ends the span of a call. What it says of the result is on it already, but for says.
+func (t *turnTrace) close(c *callTrace, says *list) {
+	says.all = append(says.all, genOperation.String(spanTool), genToolName.String(c.name), genToolCallID.String(c.id),
+		genToolType.String("function"), ourTurn.String(t.id))
+	says.put(c.span)
+	c.span.End()
+	c.ended = true
 }
 
 // settled ends the span of a call. An attempt that goes on keeps its own.
 func (t *turnTrace) settled(ev *wire.Event) {
 	c, r := t.call(ev.Call, ev.Tool), ev.Result
 	if r.Status == tool.Success || r.Status == tool.ViaFallback {
-		c.land()
+		t.land(c)
 	}
-	c.span.SetAttributes(ourAttempts.Int(ev.Attempt))
-	t.result(c.span, r)
-	c.span.End()
+	says := newList()
+	says.add(ourAttempts.Int(ev.Attempt))
+	t.result(c.span, says, r)
+	t.close(c, says)
 	if c.attempt == nil {
 		delete(t.calls, ev.Call)
 	}
 }
 
-// result puts onto a span how a call ended.
-func (t *turnTrace) result(span trace.Span, r *tool.Result) {
-	span.SetAttributes(word(ourStatus, r.Status))
+// result has a span say how a call ended.
+func (t *turnTrace) result(span trace.Span, says *list, r *tool.Result) {
+	says.add(word(ourStatus, r.Status))
 	if r.FallbackTool != "" {
-		span.SetAttributes(ourFallback.String(r.FallbackTool))
+		says.add(ourFallback.String(r.FallbackTool))
 	}
 	t.show(span, genToolResult, r.Value)
 	switch {
@@ -257,7 +277,7 @@ func (t *turnTrace) result(span trace.Span, r *tool.Result) {
 		}
 		t.failed(span, r.Fault, because)
 	case r.Status != tool.Cancelled:
-		span.SetAttributes(word(semconv.ErrorTypeKey, r.Status))
+		says.add(word(semconv.ErrorTypeKey, r.Status))
 		span.SetStatus(codes.Error, "")
 	}
 }
@@ -270,23 +290,39 @@ func (t *turnTrace) late(ev *wire.Event) {
 		if f := ev.Result.Fault; f != nil {
 			t.failed(c.attempt, f, "")
 		}
-		c.land()
+		t.land(c)
 		delete(t.calls, ev.Call)
 	}
-	_, span := t.spans.Start(t.ctx, spanLate+" "+ev.Tool, trace.WithLinks(links...), trace.WithAttributes(
-		genToolName.String(ev.Tool), genToolCallID.String(ev.Call), ourTurn.String(t.id), ourAttempt.Int(ev.Attempt),
-	))
-	t.result(span, ev.Result)
+	_, span := t.spans.Start(t.ctx, spanLate+" "+ev.Tool, trace.WithLinks(links...))
+	says := newList()
+	says.all = append(says.all, genToolName.String(ev.Tool), genToolCallID.String(ev.Call), ourTurn.String(t.id), ourAttempt.Int(ev.Attempt))
+	t.result(span, says, ev.Result)
+	says.put(span)
 	span.End()
 }
 
 // end ends the span of the turn. A turn that somebody has to look at, or that gave nothing in its time, is an error.
 func (t *turnTrace) end(out *wire.Outcome) {
-	t.span.SetAttributes(ourStatus.String(out.Status))
+	says := newList()
 	if out.Status == wire.Escalated || out.Status == wire.TimedOutTurn {
-		t.span.SetAttributes(semconv.ErrorTypeKey.String(out.Status))
+		says.add(semconv.ErrorTypeKey.String(out.Status))
 		t.span.SetStatus(codes.Error, "")
 	}
+	t.finish(says, out.Status)
+}
+
+// finish ends the span of the turn.
+func (t *turnTrace) finish(says *list, status string) {
+	says.add(ourTurn.String(t.id))
+	says.add(ourStatus.String(status))
+	if t.start.executor != "" {
+		says.add(ourExecutor.String(t.start.executor))
+		says.add(ourCalls.Int(t.start.calls))
+	}
+	if s := t.start.session; s != "" {
+		says.add(bounded(genConversation, s))
+	}
+	says.put(t.span)
 	t.span.End()
 	t.ended = true
 }
@@ -295,13 +331,14 @@ func (t *turnTrace) end(out *wire.Outcome) {
 func (t *turnTrace) Over() {
 	defer t.survive()
 	for id, c := range t.calls {
-		c.land()
-		c.span.End() // for the second time, most often: that does nothing
+		t.land(c)
+		if !c.ended {
+			t.close(c, newList())
+		}
 		delete(t.calls, id)
 	}
 	if !t.ended {
-		t.span.SetAttributes(ourStatus.String("refused"))
 		t.span.SetStatus(codes.Error, "the turn was refused")
-		t.span.End()
+		t.finish(newList(), "refused")
 	}
 }

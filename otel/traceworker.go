@@ -32,8 +32,10 @@ func (t *workerTracer) CallStarted(ctx context.Context, c *worker.Call) (in cont
 	defer t.survive()
 	with, span := t.spans.Start(extract(ctx, c.Header), t.process, consumerSpan...)
 	if span.IsRecording() {
-		span.SetAttributes(t.message(spanProcess, semconv.MessagingOperationTypeProcess, c.Ref.Turn, c.Ref.Call, c.Tool, c.Ref.Attempt)...)
-		span.SetAttributes(ourWorker.String(t.id))
+		says := newList()
+		t.message(says, spanProcess, semconv.MessagingOperationTypeProcess, c.Ref.Turn, c.Ref.Call, c.Tool, c.Ref.Attempt)
+		says.add(ourWorker.String(t.id))
+		says.put(span)
 	}
 	return with
 }

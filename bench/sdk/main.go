@@ -4,7 +4,7 @@
 //
 //	bench/sdk/run.sh -each 2s -rounds 3
 //
-// Every way gets the same requests, with the two headers of a fast call. Server, workers and this program are processes
+// Every way gets the same requests, with the two headers of a fast call, or with -plain none. Server, workers and this program are processes
 // of their own and share the machine, so the ratios say more than the figures.
 package main
 
@@ -34,6 +34,9 @@ import (
 
 // run begins the ids of our turns.
 var run = strconv.FormatInt(time.Now().UnixNano(), 36)
+
+// plain leaves the headers of a call away.
+var plain bool
 
 const (
 	flight    = 64               // calls at once
@@ -69,6 +72,7 @@ func main() {
 	extra := flag.String("extra", "", "folder in which examples/workers/ci.sh built; none leaves those workers out")
 	each := flag.Duration("each", 2*time.Second, "length of each measurement")
 	rounds := flag.Int("rounds", 3, "rounds; medians are printed")
+	flag.BoolVar(&plain, "plain", false, "requests without headers, as any NATS client sends them")
 	flag.Parse()
 	exit(measureAll(waysOf(*dir, *python, *node, *extra), *each, *rounds))
 }
@@ -214,8 +218,10 @@ func newCaller(nc *nats.Conn) (*caller, error) {
 func (c *caller) call(w *way, n int) error {
 	m := nats.NewMsg(w.prefix + ".v1.call." + w.tool)
 	m.Reply = c.answer.Subject
-	m.Header[wire.HeaderCall] = []string{run + w.tool + "/c" + strconv.Itoa(n) + "/1"}
-	m.Header[wire.HeaderTimeout] = []string{strconv.FormatInt(callTime.Milliseconds(), 10)}
+	if !plain {
+		m.Header[wire.HeaderCall] = []string{run + w.tool + "/c" + strconv.Itoa(n) + "/1"}
+		m.Header[wire.HeaderTimeout] = []string{strconv.FormatInt(callTime.Milliseconds(), 10)}
+	}
 	m.Data = []byte(`{"city":"Oslo","days":3}`)
 	if err := c.nc.PublishMsg(m); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/toolbus/toolbus/bus"
@@ -32,7 +33,8 @@ type Telemetry struct {
 	Metrics *toolotel.Metrics // nil where nobody wants figures
 	Admin   *admin.Server     // nil where it does not listen
 
-	ends []func()
+	flushes []func()
+	ends    []func()
 }
 
 // Start sets everything up. What cannot be is an error, and then nothing is left running.
@@ -98,7 +100,7 @@ func (t *Telemetry) announce() {
 
 // last has flush called at the end. It bounds itself.
 func (t *Telemetry) last(ctx context.Context, flush func(context.Context) error) {
-	t.ends = append(t.ends, func() {
+	t.flushes = append(t.flushes, func() {
 		if err := flush(context.WithoutCancel(ctx)); err != nil {
 			t.Log.Warn("the last telemetry was not exported", "error", err)
 		}
@@ -117,12 +119,18 @@ func (t *Telemetry) Watch(f toolotel.Figures) {
 	t.ends = append(t.ends, stop)
 }
 
-// Close ends it all, the last first.
+// Close ends it all, the last first, and then exports what is left, all at once: a collector that takes everything and
+// answers nothing holds up the end of the program for five seconds, and not for five of each kind.
 func (t *Telemetry) Close() {
 	for i := len(t.ends) - 1; i >= 0; i-- {
 		t.ends[i]()
 	}
-	t.ends = nil
+	var all sync.WaitGroup
+	for _, flush := range t.flushes {
+		all.Go(flush)
+	}
+	all.Wait()
+	t.ends, t.flushes = nil, nil
 }
 
 // jetStreamTime is how long JetStream may take to answer before it counts as away.
