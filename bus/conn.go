@@ -32,6 +32,7 @@ type Conn struct {
 	mux      mux
 	up, down hooks
 	refusals refusals
+	drift    sync.Map // stream → how it differs from what we would create, as it was last seen
 
 	subscribing sync.Mutex // see subscribe
 	mu          sync.Mutex

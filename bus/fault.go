@@ -127,4 +127,6 @@ const (
 	errStoreFailed  jetstream.ErrorCode = 10077 // a limit of the stream, with discard new
 	errNoPeers      jetstream.ErrorCode = 10005
 	errNotClustered jetstream.ErrorCode = 10074
+
+	errSubjectsTaken jetstream.ErrorCode = 10065
 )

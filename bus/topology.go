@@ -2,13 +2,10 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,80 +46,10 @@ func (c *Conn) Replicas() int {
 	return 1
 }
 
-// EnsureTopology creates the streams that this package needs, or checks those that stand. Any number of processes may do
-// it at once. A stream that stands is never changed: where it cannot serve, that is an error that says why; where it
-// merely differs from what we would create, that is logged, for an operator may have had reasons.
+// EnsureTopology creates the streams that this package needs, or checks those that stand: see EnsureStream.
 func (c *Conn) EnsureTopology(ctx context.Context) error {
-	ctx, ended := c.Guard(ctx, c.api)
-	err := ended(c.ensureBlobs(ctx))
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return fmt.Errorf("bus: stream %s: %w; or create it once as a user who may", c.blobStreamName(), err)
-	}
-	return err
-}
-
-func (c *Conn) ensureBlobs(ctx context.Context) error {
-	want := c.blobStream()
-	_, err := c.js.CreateStream(ctx, want)
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return c.checkStream(ctx, want)
-	}
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, nats.ErrNoResponders) { // nobody takes JetStream's own subjects
-		err = jetstream.ErrJetStreamNotEnabled
-	}
-	return fmt.Errorf("bus: create stream %s: %w%s", want.Name, err, topologyAdvice(err, want))
-}
-
-func topologyAdvice(err error, want jetstream.StreamConfig) string {
-	var api *jetstream.APIError
-	switch {
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return "; " + noJetStream
-	case !errors.As(err, &api):
-		return ""
-	case api.ErrorCode == errStorageFull, api.ErrorCode == errInsufficient:
-		return fmt.Sprintf("; it may grow to %d MiB: raise max_file_store or the account's limit", want.MaxBytes>>20)
-	case api.ErrorCode == errNoPeers, api.ErrorCode == errNotClustered:
-		return fmt.Sprintf("; %d replicas need as many servers with JetStream: start them, or set the replicas to 1", want.Replicas)
-	}
-	return ""
-}
-
-func (c *Conn) checkStream(ctx context.Context, want jetstream.StreamConfig) error {
-	s, err := c.js.Stream(ctx, want.Name)
-	if err != nil {
-		return fmt.Errorf("bus: look at stream %s: %w", want.Name, err)
-	}
-	have := s.CachedInfo().Config
-	var lacks, drift []string
-	if !slices.Contains(have.Subjects, want.Subjects[0]) {
-		lacks = append(lacks, fmt.Sprintf("subjects = %v, want %s among them", have.Subjects, want.Subjects[0]))
-	}
-	if !have.AllowDirect {
-		lacks = append(lacks, "allow_direct = false, want true")
-	}
-	if !have.AllowMsgTTL {
-		lacks = append(lacks, "allow_msg_ttl = false, want true")
-	}
-	if len(lacks) > 0 {
-		return fmt.Errorf("bus: stream %s cannot hold claim checks: %s; edit or delete it", want.Name, strings.Join(lacks, "; "))
-	}
-
-	differs := func(name string, have, want any) {
-		if have != want {
-			drift = append(drift, fmt.Sprintf("%s = %v, want %v", name, have, want))
-		}
-	}
-	differs("storage", have.Storage, want.Storage)
-	differs("replicas", have.Replicas, want.Replicas)
-	differs("discard", have.Discard, want.Discard)
-	differs("max_bytes", have.MaxBytes, want.MaxBytes)
-	differs("max_age", have.MaxAge, want.MaxAge)
-	if len(drift) > 0 {
-		c.log.Warn("a stream is not as we would create it; leaving it so", "stream", want.Name, "differs", strings.Join(drift, "; "))
+	if err := c.EnsureStream(ctx, c.blobStream(), c.log); err != nil {
+		return fmt.Errorf("bus: %w", err)
 	}
 	return nil
 }

@@ -1,12 +1,9 @@
 package journal_test
 
 import (
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/journal"
 	"github.com/toolbus/toolbus/wire"
@@ -14,17 +11,7 @@ import (
 
 // The configuration that we ship lets an executor do all that a journal does, with the streams in another account.
 func TestDeployed(t *testing.T) {
-	b, err := os.ReadFile("../deploy/nats/toolbus.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf := regexp.MustCompile(`(?m)^listen: .*$`).ReplaceAllLiteralString(string(b), `listen: "127.0.0.1:-1"`)
-	conf = regexp.MustCompile(`(?m)store_dir: .*$`).ReplaceAllLiteralString(conf, `store_dir: "`+t.TempDir()+`"`)
-	for _, name := range regexp.MustCompile(`\$(TB_\w+_PASSWORD)`).FindAllStringSubmatch(conf, -1) {
-		t.Setenv(name[1], "p")
-	}
-	s := natstest.Start(t, bus.ServerConfig{ConfigFile: file(t, conf)})
-	c := natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "executor", Password: "p"})
+	c := natstest.As(t, natstest.Deployed(t, "../deploy/nats/toolbus.conf"), "executor", "")
 	if err := c.EnsureTopology(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,11 @@ type Config struct {
 	// FlushEvery is how long the events of a turn are gathered. Zero means 20 ms.
 	FlushEvery time.Duration
 
+	// Appended is told of each page and of each late result: of a page how long its first event had waited when all were
+	// handed to the connection (nobody waits for the server), of a late result how long it took to keep it. It may be called
+	// from any goroutine and must not block. Nil tells nobody.
+	Appended func(what What, took time.Duration, err error)
+
 	// Logger hears of events that were dropped, and of streams that are not as we would create them. Nil discards.
 	Logger *slog.Logger
 }
@@ -68,6 +73,15 @@ const (
 	pageFull = 256 << 10 // bytes of events with which a page does not wait for its time
 	maxSpare = 64        // pages that are kept to be filled again
 	tellGap  = 10 * time.Second
+)
+
+// What is appended.
+type What string
+
+// The two streams' worth.
+const (
+	Events     What = "events"
+	LateResult What = "late_result"
 )
 
 // A Journal writes and reads the journals and late results of a deployment. It is safe for concurrent use. Make it with
@@ -101,6 +115,7 @@ type page struct {
 	turn   string
 	events []wire.Event
 	weight int // bytes
+	began  time.Time
 }
 
 // New makes a journal and starts the goroutine that sends what is written. It asks the server for nothing: see Ensure.
@@ -219,10 +234,10 @@ func (j *Journal) ripen() {
 func (j *Journal) blank(turn string) *page {
 	last := len(j.spare) - 1
 	if last < 0 {
-		return &page{turn: turn}
+		return &page{turn: turn, began: time.Now()}
 	}
 	p := j.spare[last]
 	j.spare = j.spare[:last]
-	p.turn = turn
+	p.turn, p.began = turn, time.Now()
 	return p
 }

@@ -493,7 +493,7 @@ func TestAway(t *testing.T) {
 	}
 	j := journal.New(journal.Config{Bus: natstest.Connect(t, none)})
 	t.Cleanup(func() { finish(t, j) })
-	if err := j.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "TB_LOG") || !strings.Contains(err.Error(), "enable JetStream") {
+	if err := j.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "TB_LOG") || !strings.Contains(err.Error(), "enable it there") {
 		t.Errorf("Ensure without JetStream: %v, want one with the name of the stream, and advice", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -530,4 +530,35 @@ func file(t testing.TB, conf string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Whoever wants figures is told of each page and each late result, of those that are lost too.
+func TestAppendedIsTold(t *testing.T) {
+	c := natstest.Connect(t, natstest.InProcess(t))
+	told := make(chan string, 10)
+	j := begin(t, journal.Config{Bus: c, Appended: func(what journal.What, took time.Duration, err error) {
+		if took <= 0 {
+			t.Errorf("%s took %v", what, took)
+		}
+		told <- fmt.Sprintf("%s %t", what, err == nil)
+	}})
+	want := func(want string) {
+		t.Helper()
+		if got := <-told; got != want {
+			t.Errorf("told of %s, want %s", got, want)
+		}
+	}
+	j.Write(event("t1", wire.TurnStarted, 1))
+	j.Write(event("t1", wire.TurnEnded, 2))
+	want("events true")
+	j.Write(event("no turn", wire.TurnEnded, 1)) // nobody could read it, so it is not written
+	want("events false")
+	if err := j.Keep(t.Context(), record("t1", "a", `"late"`)); err != nil {
+		t.Fatal(err)
+	}
+	want("late_result true")
+	if err := j.Keep(t.Context(), &wire.LateRecord{}); err == nil {
+		t.Error("Keep of nothing = nil, want an error")
+	}
+	want("late_result false")
 }

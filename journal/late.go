@@ -21,7 +21,8 @@ const keepFor = time.Minute
 // Keep stores a late result and returns when JetStream has it. Where JetStream is away it tries again until ctx ends, for
 // a minute at most; the error, then, is a fault, and the result may be stored all the same. Of results that are kept for
 // one call of one turn the last holds.
-func (j *Journal) Keep(ctx context.Context, rec *wire.LateRecord) error {
+func (j *Journal) Keep(ctx context.Context, rec *wire.LateRecord) (err error) {
+	defer func(began time.Time) { j.appended(LateResult, began, err) }(time.Now())
 	r := *rec
 	r.V = wire.Version
 	if err := r.Check(); err != nil {

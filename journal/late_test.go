@@ -177,7 +177,7 @@ func TestRefused(t *testing.T) {
 	j := journal.New(journal.Config{Bus: natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: "u", Password: "p"})})
 	t.Cleanup(func() { finish(t, j) })
 	begun := time.Now()
-	if err := j.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.TB_LOG") {
+	if err := j.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.INFO.TB_LOG") {
 		t.Errorf("Ensure: %v, want one that names the subject", err)
 	}
 	if _, f := j.Late(t.Context(), wire.LateQuery{Call: "c"}); f == nil || f.Kind != fault.Denied || !strings.Contains(f.Message, "DIRECT.GET.TB_LATE") {

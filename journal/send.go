@@ -26,7 +26,7 @@ func (j *Journal) run() {
 				break
 			}
 			for _, p := range due {
-				j.send(p.turn, p.events)
+				j.appended(Events, p.began, j.send(p.turn, p.events))
 			}
 			j.sent(due)
 		}
@@ -56,8 +56,15 @@ func (j *Journal) sent(pages []*page) {
 	}
 }
 
-// send publishes events in as few messages as they fit into.
-func (j *Journal) send(turn string, events []wire.Event) {
+// appended tells whoever wants to know.
+func (j *Journal) appended(what What, began time.Time, err error) {
+	if j.cfg.Appended != nil {
+		j.cfg.Appended(what, time.Since(began), err)
+	}
+}
+
+// send publishes events in as few messages as they fit into. The error is why some are lost.
+func (j *Journal) send(turn string, events []wire.Event) error {
 	err := j.publish(turn, events)
 	switch {
 	case err == nil:
@@ -65,8 +72,10 @@ func (j *Journal) send(turn string, events []wire.Event) {
 		j.lose(len(events), err)
 	case len(events) > 1: // too large, or one of them is illegal
 		half := len(events) / 2
-		j.send(turn, events[:half])
-		j.send(turn, events[half:])
+		first := j.send(turn, events[:half])
+		if err = j.send(turn, events[half:]); err == nil {
+			err = first
+		}
 	default:
 		e := &events[0]
 		for _, less := range []func(*wire.Event){lessen, strip} {
@@ -79,6 +88,7 @@ func (j *Journal) send(turn string, events []wire.Event) {
 			j.lose(1, err)
 		}
 	}
+	return err
 }
 
 // errUnfit says that fewer events, or less of one, may do.

@@ -34,6 +34,10 @@ type Config struct {
 
 	// MaxValue bounds one value in bytes. Zero means 512 KiB.
 	MaxValue int
+
+	// Wrote is told of each try to write: how long the server took, and what came of it. It is called by whoever writes, so
+	// it must not block. Nil tells nobody.
+	Wrote func(took time.Duration, err error)
 }
 
 // A Bucket is an open bucket. It is safe for concurrent use and holds nothing that must be closed.
@@ -53,9 +57,20 @@ type Entry struct {
 	Revision uint64 // of the bucket, not of the key: it only grows, with gaps
 }
 
-// Open opens the bucket, or creates it where there is none. A bucket that stands is taken as it is, its replicas and
-// bounds included, since an operator may have changed them; but it must publish its feed where we listen.
+// Open opens the bucket, or creates it where there is none: New and Ensure.
 func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
+	b, err := New(c, cfg)
+	if err == nil {
+		err = b.Ensure(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// New is a bucket that asks the server for nothing: it may have to be made by Ensure first.
+func New(c *bus.Conn, cfg Config) (*Bucket, error) {
 	if !bucketName.MatchString(cfg.Bucket) {
 		return nil, fmt.Errorf("bucket name %.80q: want 1 to 64 letters, digits, dashes and underscores", cfg.Bucket)
 	}
@@ -65,33 +80,52 @@ func Open(ctx context.Context, c *bus.Conn, cfg Config) (*Bucket, error) {
 	if cfg.MaxValue == 0 {
 		cfg.MaxValue = 512 << 10
 	}
-	b := &Bucket{
+	return &Bucket{
 		name:  cfg.Bucket,
 		bus:   c,
 		max:   cfg.MaxValue,
+		cfg:   cfg,
 		feed:  feedOf(c, cfg.Bucket),
 		store: "$KV." + cfg.Bucket + ".",
-	}
-	b.cfg = cfg
-	if err := b.Ensure(ctx); err != nil {
-		return nil, err
-	}
-	return b, nil
+	}, nil
 }
 
-// Ensure creates the bucket anew if somebody has deleted it, and checks the one that stands.
+// Ensure creates the bucket where there is none, or somebody has deleted it, and checks the one that stands. That one is
+// taken as it is, its replicas and bounds included, since an operator may have changed them; but it must publish its feed
+// where we listen: else the error is a bus.ErrCannotServe.
 func (b *Bucket) Ensure(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
-	defer cancel()
-	ctx, ended := b.guard(ctx)
-	info, err := b.info(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		info, err = b.create(ctx, b.cfg)
+	err := b.bus.EnsureStream(ctx, b.stream(), nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bus.ErrCannotServe):
+		return fmt.Errorf("open bucket %s: %w, or use another name for yours: this one was made by something else, or under another prefix", b.name, err)
 	}
-	if err = ended(err); err != nil {
-		return b.fail("open", "", err)
+	f := bus.Fault(err).WithCause(err)
+	f.Message = err.Error()
+	return fmt.Errorf("open bucket %s: %w", b.name, f)
+}
+
+// stream is the bucket as it is created, such as any client of JetStream's KV would.
+func (b *Bucket) stream() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              "KV_" + b.name,
+		Description:       "Toolbus",
+		Subjects:          []string{b.store + ">"},
+		Storage:           jetstream.FileStorage, // memory lost 18 % under single kills, at three replicas
+		Replicas:          cmp.Or(b.cfg.Replicas, b.bus.Replicas()),
+		Discard:           jetstream.DiscardNew,
+		MaxMsgsPerSubject: 1,
+		MaxBytes:          b.cfg.MaxBytes,
+		MaxMsgSize:        int32(min(b.cfg.MaxValue, 64<<20)),
+		MaxMsgs:           -1,
+		MaxConsumers:      -1,
+		Duplicates:        2 * time.Minute,
+		AllowDirect:       true,
+		AllowRollup:       true,
+		DenyDelete:        true,
+		RePublish:         &jetstream.RePublish{Source: b.store + ">", Destination: b.feed + ">"},
 	}
-	return b.check(info.Config)
 }
 
 // feedOf is <prefix>.v1.kv.<bucket>. with the root that all subjects share.
@@ -105,39 +139,6 @@ func (b *Bucket) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, err
 	}
 	return s.CachedInfo(), nil // fetched by the line above
-}
-
-func (b *Bucket) create(ctx context.Context, cfg Config) (*jetstream.StreamInfo, error) {
-	_, err := b.bus.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket:       b.name,
-		Description:  "Toolbus",
-		History:      1,
-		Storage:      jetstream.FileStorage, // memory lost 18 % under single kills, at three replicas
-		Replicas:     cmp.Or(cfg.Replicas, b.bus.Replicas()),
-		MaxBytes:     cfg.MaxBytes,
-		MaxValueSize: int32(min(cfg.MaxValue, 64<<20)),
-		RePublish:    &jetstream.RePublish{Source: b.store + ">", Destination: b.feed + ">"},
-	})
-	if err != nil && !errors.Is(err, jetstream.ErrBucketExists) { // someone was faster
-		return nil, err
-	}
-	return b.info(ctx)
-}
-
-// check refuses a bucket on which Follow and All could not work.
-func (b *Bucket) check(cfg jetstream.StreamConfig) error {
-	got := ""
-	if cfg.RePublish != nil {
-		got = cfg.RePublish.Destination
-	}
-	switch {
-	case got != b.feed+">":
-		return fmt.Errorf("bucket %s republishes to %q, want %q: it was made by something else, or under another prefix; "+
-			"use another bucket name, or delete this one (nats kv del %s)", b.name, got, b.feed+">", b.name)
-	case !cfg.AllowDirect:
-		return fmt.Errorf("bucket %s does not allow direct gets: set allow_direct on stream KV_%s", b.name, b.name)
-	}
-	return nil
 }
 
 // Name is the bucket's name.
@@ -213,10 +214,17 @@ func (b *Bucket) write(ctx context.Context, doing, key string, value []byte, h n
 	for k, v := range h {
 		msg.Header[k] = v
 	}
+	began := time.Now()
 	ctx, ended := b.guard(ctx)
 	ack, err := b.bus.JetStream().PublishMsg(ctx, msg, opts...)
 	if err = ended(err); err != nil {
-		return 0, b.fail(doing, key, err)
+		err = b.fail(doing, key, err)
+	}
+	if b.cfg.Wrote != nil {
+		b.cfg.Wrote(time.Since(began), err)
+	}
+	if err != nil {
+		return 0, err
 	}
 	return ack.Sequence, nil
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -230,4 +232,25 @@ func TestBucketGone(t *testing.T) {
 			t.Error("All: no error, want one")
 		}
 	})
+}
+
+// Whoever wants figures is told of each try to write, and what came of it.
+func TestWroteIsTold(t *testing.T) {
+	var told []string
+	b := open(t, natstest.Connect(t, natstest.InProcess(t)), kvstate.Config{Wrote: func(took time.Duration, err error) {
+		told = append(told, fmt.Sprint(took > 0, errors.Is(err, kvstate.ErrConflict), err == nil))
+	}})
+	rev, err := b.Create(t.Context(), "a", []byte("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Update(t.Context(), "a", []byte("2"), rev+1); !errors.Is(err, kvstate.ErrConflict) {
+		t.Errorf("Update at another revision: %v, want ErrConflict", err)
+	}
+	if _, err := b.Get(t.Context(), "a"); err != nil { // reads are not told of
+		t.Error(err)
+	}
+	if want := []string{"true false true", "true true false"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
 }

@@ -80,7 +80,7 @@ func (r *Registry) keepManifests(ctx context.Context) {
 	}
 	err := r.load(ctx)
 	close(r.keep.loaded)
-	loaded := err == nil
+	loaded, told := err == nil, false
 	for {
 		if loaded {
 			err = r.save(ctx)
@@ -88,9 +88,12 @@ func (r *Registry) keepManifests(ctx context.Context) {
 		var again <-chan time.Time
 		kick := r.keep.kick
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("the manifest store fails; trying again in 5 s", "error", err)
+			if !told {
+				r.log.Warn("the manifest store fails; trying again every 5 s", "error", err)
+			}
 			again, kick = time.After(keepRetry), nil
 		}
+		told = err != nil
 		select {
 		case <-ctx.Done():
 			return

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolbus/toolbus/breaker"
-	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/internal/cli"
 	"github.com/toolbus/toolbus/kvstate"
@@ -78,7 +77,7 @@ func (p *program) withBreakers(ctx context.Context, do func(context.Context, *kv
 		return err
 	}
 	defer c.Close()
-	b, err := p.breakerBucket(ctx, c)
+	b, err := kvstate.Open(ctx, c, p.breakerBucket())
 	if err != nil {
 		return errCode{cli.ExitUnavailable, err}
 	}
@@ -86,8 +85,8 @@ func (p *program) withBreakers(ctx context.Context, do func(context.Context, *kv
 }
 
 // breakerBucket is where all executors keep their breakers.
-func (p *program) breakerBucket(ctx context.Context, c *bus.Conn) (*kvstate.Bucket, error) {
-	return kvstate.Open(ctx, c, kvstate.Config{Bucket: p.bucket("BREAKERS"), Replicas: p.cfg.Replicas, MaxValue: 16 << 10})
+func (p *program) breakerBucket() kvstate.Config {
+	return kvstate.Config{Bucket: p.bucket("BREAKERS"), Replicas: p.cfg.Replicas, MaxValue: 16 << 10, Wrote: p.look.flushed()}
 }
 
 // bucket is the name of one of our buckets under this prefix.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/toolbus/toolbus/cmd/internal/telemetry"
 	"github.com/toolbus/toolbus/executor"
 	"github.com/toolbus/toolbus/internal/admin"
+	"github.com/toolbus/toolbus/journal"
+	"github.com/toolbus/toolbus/kvstate"
 	toolotel "github.com/toolbus/toolbus/otel"
 	"github.com/toolbus/toolbus/registry"
 )
@@ -68,6 +72,29 @@ func (l *lookout) observer() executor.Observer {
 		return l.Turns.Around()
 	}
 	return l.Turns.Around(l.Metrics)
+}
+
+// flushed is what the store of breakers tells; nil, where nobody wants figures.
+func (l *lookout) flushed() func(time.Duration, error) {
+	if l == nil || l.Metrics == nil {
+		return nil
+	}
+	return func(took time.Duration, err error) {
+		if errors.Is(err, kvstate.ErrConflict) {
+			err = toolotel.ErrConflict
+		}
+		l.Metrics.BreakerFlushed(took, err)
+	}
+}
+
+// appended is what the journal tells; nil, where nobody wants figures.
+func (l *lookout) appended() func(journal.What, time.Duration, error) {
+	if l == nil || l.Metrics == nil {
+		return nil
+	}
+	return func(what journal.What, took time.Duration, err error) {
+		l.Metrics.JournalAppended(string(what), took, err)
+	}
 }
 
 // up shows what is there now that turns are taken.

@@ -22,18 +22,24 @@ import (
 // readPlan reads the file of a turn: YAML or JSON, as docs/turns.md says. The error is tool.Problems: everything that is
 // wrong, each with its line.
 func readPlan(file string, data []byte) (*wire.TurnRequest, error) {
+	req, _, err := readPlanAndLines(file, data)
+	return req, err
+}
+
+// readPlanAndLines is readPlan. What it gives beside the request says in which line a field stands, or what it is part of.
+func readPlanAndLines(file string, data []byte) (*wire.TurnRequest, func(field string) int, error) {
 	doc, err := tool.ReadDocument(file, "plan", data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := planReader{file: file, doc: doc}
 	req := p.read()
 	p.check(req)
 	if len(p.problems) > 0 {
 		slices.SortStableFunc(p.problems, func(a, b tool.Problem) int { return cmp.Compare(a.Line, b.Line) })
-		return nil, p.problems
+		return nil, nil, p.problems
 	}
-	return req, nil
+	return req, func(field string) int { return p.line(pointerOf(field)) }, nil
 }
 
 // A planReader turns a document into a request. Where a value stands is a JSON pointer.

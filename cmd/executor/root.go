@@ -14,6 +14,7 @@ import (
 	"github.com/toolbus/toolbus/bus"
 	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/internal/cli"
+	"github.com/toolbus/toolbus/kvstate"
 	"github.com/toolbus/toolbus/registry"
 )
 
@@ -149,7 +150,11 @@ func (p *program) catalogue(ctx context.Context, show func(*registry.Registry) e
 	}
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	r := registry.New(registry.Config{Bus: c, Store: p.store(ctx, c), Logger: p.log})
+	b, err := kvstate.Open(ctx, c, p.toolBucket())
+	if err != nil {
+		p.log.Warn("tools without workers are not known", "why", err)
+	}
+	r := registry.New(registry.Config{Bus: c, Store: b, Logger: p.log})
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	select {

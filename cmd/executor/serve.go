@@ -106,14 +106,9 @@ func (p *program) join(ctx context.Context, server *bus.Server, name string) (*b
 	return bus.Connect(ctx, bus.Config{Server: server, Name: "toolbus " + name, Prefix: p.cfg.Prefix, Logger: p.log})
 }
 
-// store is the bucket of manifests, or nil where there is no JetStream: then manifests last as long as their workers.
-func (p *program) store(ctx context.Context, c *bus.Conn) *kvstate.Bucket {
-	b, err := kvstate.Open(ctx, c, kvstate.Config{Bucket: p.bucket("TOOLS"), Replicas: p.cfg.Replicas})
-	if err != nil {
-		p.log.Warn("manifests are not kept over restarts", "why", err)
-		return nil
-	}
-	return b
+// toolBucket is where manifests are kept over restarts.
+func (p *program) toolBucket() kvstate.Config {
+	return kvstate.Config{Bucket: p.bucket("TOOLS"), Replicas: p.cfg.Replicas}
 }
 
 // A house is the registry and the executor of this process, running.
@@ -125,17 +120,32 @@ type house struct {
 // start brings up registry, journal and executor, and returns when turns are taken. embedded says that the server is our
 // own.
 func (p *program) start(ctx context.Context, c *bus.Conn, embedded bool) (*house, error) {
-	if err := c.EnsureTopology(ctx); err != nil {
-		p.log.Warn("large arguments and results will be refused: they need JetStream", "why", err)
+	manifests, err := kvstate.New(c, p.toolBucket())
+	if err != nil {
+		return nil, err
 	}
+	breakers, err := kvstate.New(c, p.breakerBucket())
+	if err != nil {
+		return nil, err
+	}
+	kept := p.journal(c, embedded)
+	claims := &need{ensure: c.EnsureTopology, lack: "large arguments and results will be refused: they need JetStream", have: "large arguments and results are taken"}
+	traces := &need{ensure: kept.Ensure, lack: "turns leave no journal, and late results are not kept, until its streams can be made", have: "turns are journalled"}
+	names := &need{ensure: manifests.Ensure, lack: "manifests are not kept over restarts", have: "manifests are kept"}
+	health := &need{ensure: breakers.Ensure, lack: "circuit breakers are not shared: this executor decides alone", have: "circuit breakers can be shared"}
+	streams := &supply{log: p.log, needs: []*need{claims, traces, names, health}}
+	streams.first(ctx)
+	if streams.drop(names) {
+		manifests = nil
+	}
+	if streams.drop(health) {
+		breakers = nil
+	}
+	kept.supplied = streams.goOn(c)
+
 	// The registry outlives the executor: calls under way need it while they drain.
 	known, forget := context.WithCancel(context.WithoutCancel(ctx))
-	reg := registry.New(registry.Config{Bus: c, Store: p.store(ctx, c), Logger: p.log})
-	breakers, err := p.breakerBucket(ctx, c)
-	if err != nil {
-		p.log.Warn("circuit breakers are not shared: this executor decides alone", "why", err)
-	}
-	kept := p.keep(ctx, c, embedded)
+	reg := registry.New(registry.Config{Bus: c, Store: manifests, Logger: p.log})
 	ex, err := executor.New(executor.Config{
 		Bus: c, Registry: reg, Breakers: breakers, Journal: kept, Observer: p.look.observer(), TurnTimeout: p.cfg.TurnTimeout,
 		MaxInFlight: p.cfg.MaxInFlight, MaxTurns: p.cfg.MaxTurns, Parallel: p.cfg.Parallel, ToolParallel: p.cfg.ToolParallel,

@@ -119,14 +119,20 @@ func planFiles(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, c
 
 // plan reads a plan file.
 func (p *program) plan(path string) (*wire.TurnRequest, error) {
+	req, _, err := p.planAndLines(path)
+	return req, err
+}
+
+// planAndLines is a plan, and where its fields stand.
+func (p *program) planAndLines(path string) (*wire.TurnRequest, func(field string) int, error) {
 	data, err := p.read("plan", path, tool.MaxDocumentBytes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if path == "-" {
 		path = "stdin"
 	}
-	return readPlan(path, data)
+	return readPlanAndLines(path, data)
 }
 
 // read is a file, or standard input where path is -, of at most max bytes.
@@ -189,6 +195,24 @@ func (p *program) watchTurn(req *wire.TurnRequest, show turnShow) (each func(*wi
 	return s.show, nothing
 }
 
+// adviseOn says what can be done about the calls that failed for good.
+func (p *program) adviseOn(out *wire.Outcome) {
+	begun := false
+	for i := range out.Results {
+		r := &out.Results[i]
+		if r.Status != tool.Failed || r.Fault == nil || len(r.Fault.Suggestions) == 0 {
+			continue
+		}
+		if !begun {
+			fmt.Fprintln(p.err, "\nWhat can be done:")
+			begun = true
+		}
+		for _, s := range r.Fault.Suggestions {
+			fmt.Fprintf(p.err, "  %s → %s\n", cut(r.Call, 40), plainText(s))
+		}
+	}
+}
+
 // printOutcome prints a line for each call, and the sentence of the turn.
 func (p *program) printOutcome(out *wire.Outcome, values bool) {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
@@ -210,6 +234,7 @@ func (p *program) printOutcome(out *wire.Outcome, values bool) {
 			fmt.Fprintf(p.err, "  executor late %s/%s\n", cut(out.Turn, 80), cut(call, 80))
 		}
 	}
+	p.adviseOn(out)
 	fmt.Fprintf(p.err, "\nHow it went:  executor trace %s\n", cut(out.Turn, 80))
 }
 
@@ -256,7 +281,7 @@ Exit codes: 0 no mistakes, 2 mistakes, 3 nobody there to ask.`,
   executor turn validate examples/trip.yaml --tools --json`,
 		Args: oneFile, ValidArgsFunction: planFiles,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := p.plan(args[0])
+			req, lineOf, err := p.planAndLines(args[0])
 			v := validation{OK: err == nil, Problems: []planProblem{}, Warnings: []planProblem{}}
 			var problems tool.Problems
 			switch {
@@ -272,6 +297,9 @@ Exit codes: 0 no mistakes, 2 mistakes, 3 nobody there to ask.`,
 			if v.OK && tools {
 				if v.Warnings, err = p.unknownTools(cmd.Context(), req); err != nil {
 					return err
+				}
+				for i := range v.Warnings {
+					v.Warnings[i].Line = lineOf(v.Warnings[i].Field)
 				}
 			}
 			return p.sayValidation(args[0], v, problems, asJSON)
@@ -289,7 +317,7 @@ func (p *program) sayValidation(file string, v validation, problems tool.Problem
 		}
 	} else {
 		for _, w := range v.Warnings {
-			fmt.Fprintf(p.err, "%s: %s: %s\n", plainText(file), w.Field, w.Message)
+			fmt.Fprintln(p.err, plainText(tool.Problem{File: file, Line: w.Line, Field: w.Field, Message: w.Message}.String()))
 		}
 	}
 	switch {

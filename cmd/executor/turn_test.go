@@ -113,7 +113,10 @@ calls:
 	}
 
 	s = command("", "turn", "validate", at, "--tools", planFile(t, "calls:\n  - {id: a, tool: weathr}\n  - {id: b, tool: weather, args: {town: x}}\n"))
-	s.check(t, "unknown tools", cli.ExitOK, nil, []string{"calls[0].tool: nobody knows weathr; did you mean weather?", "calls[1].args: arguments of weather are invalid"})
+	s.check(t, "unknown tools", cli.ExitOK, nil, []string{":2: calls[0].tool: nobody knows weathr; did you mean weather?", ":3: calls[1].args: arguments of weather are invalid"})
+
+	s = command("", "turn", "run", at, planFile(t, "calls:\n  - {id: a, tool: weathr}\n"))
+	s.check(t, "an unknown tool", cli.ExitFailed, []string{"escalated: "}, []string{"What can be done:\n  a → did you mean weather?"})
 }
 
 // A turn that runs out of time says how to get what is still to come; that is there, and so is the journal.

@@ -5,9 +5,6 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,44 +20,16 @@ import (
 
 func TestMain(m *testing.M) { natstest.Main(m) }
 
-// guarded starts a server with the configuration that we ship, but for its port and directory, and without the lines that
-// a user is to lack.
+// guarded is a server as we ship it, but for the permissions that are taken from users.
 func guarded(t *testing.T, without ...string) *bus.Server {
 	t.Helper()
-	b, err := os.ReadFile("toolbus.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf := regexp.MustCompile(`(?m)^listen: .*$`).ReplaceAllLiteralString(string(b), `listen: "127.0.0.1:-1"`)
-	conf = regexp.MustCompile(`store_dir: .*`).ReplaceAllLiteralString(conf, `store_dir: "`+t.TempDir()+`"`)
-	for _, line := range without { // user: line
-		user, subject, _ := strings.Cut(line, ": ")
-		before, rest, ok := strings.Cut(conf, "user: "+user+"\n")
-		if !ok || !strings.Contains(rest, `"`+subject+`"`) {
-			t.Fatalf("toolbus.conf: no user %s who may %s", user, subject)
-		}
-		conf = before + "user: " + user + "\n" + strings.Replace(rest, `"`+subject+`"`, "", 1)
-	}
-	for _, user := range []string{"EXECUTOR", "FLIGHT_SEARCH", "CLIENT", "OBSERVER", "ADMIN"} {
-		t.Setenv("TB_"+user+"_PASSWORD", "p-"+strings.ToLower(user))
-	}
-	path := filepath.Join(t.TempDir(), "toolbus.conf")
-	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return natstest.Start(t, bus.ServerConfig{ConfigFile: path})
-}
-
-// as connects as a user of the configuration.
-func as(t *testing.T, s *bus.Server, user, id string) *bus.Conn {
-	t.Helper()
-	return natstest.Dial(t, bus.Config{URL: s.ClientURL(), User: user, Password: "p-" + user, ID: id})
+	return natstest.Deployed(t, "toolbus.conf", without...)
 }
 
 // keeper is the journal of an executor, with its streams made.
 func keeper(t *testing.T, s *bus.Server) (*bus.Conn, *journal.Journal) {
 	t.Helper()
-	c := as(t, s, "executor", "")
+	c := natstest.As(t, s, "executor", "")
 	if err := c.EnsureTopology(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +102,7 @@ func TestExecutorsKeepAndReadJournals(t *testing.T) {
 	}
 
 	// Another executor finds the streams there.
-	j2 := journal.New(journal.Config{Bus: as(t, s, "executor", "")})
+	j2 := journal.New(journal.Config{Bus: natstest.As(t, s, "executor", "")})
 	if err := errors.Join(j2.Ensure(t.Context()), j2.Close(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -156,7 +125,7 @@ func TestWhoMayAskExecutors(t *testing.T) {
 		}
 	}
 	for _, who := range []struct{ user, id string }{{"client", "client-1"}, {"observer", "observer-1"}, {"admin", "admin-1"}} {
-		asker := as(t, s, who.user, who.id)
+		asker := natstest.As(t, s, who.user, who.id)
 		for _, subject := range []string{asker.Subjects().TurnTrace(), asker.Subjects().TurnLate()} {
 			if who.user == "observer" && subject == asker.Subjects().TurnLate() {
 				continue // a result
@@ -166,7 +135,7 @@ func TestWhoMayAskExecutors(t *testing.T) {
 			}
 		}
 	}
-	bare := as(t, s, "client", "client-2").NATS()
+	bare := natstest.As(t, s, "client", "client-2").NATS()
 	if m, err := bare.Request("tb.v1.turn.late", []byte("ask"), 5*time.Second); err != nil || string(m.Data) != "ask" {
 		t.Errorf("a client asks with plain NATS: %v", err)
 	}
@@ -237,12 +206,8 @@ func TestWhoMayNot(t *testing.T) {
 			sub tb.v1.turn.trace`,
 	} {
 		t.Run(user, func(t *testing.T) {
-			nc := bare(t, s, user)
-			for line := range strings.Lines(strings.TrimSpace(list)) {
-				w := append(strings.Fields(line), "")
-				if !denied(t, nc, w[0], w[1], w[2]) {
-					t.Errorf("%s may %s", user, strings.TrimSpace(line))
-				}
+			for _, line := range natstest.Allowed(t, s, user, list) {
+				t.Errorf("%s may %s", user, line)
 			}
 		})
 	}
@@ -262,7 +227,7 @@ func TestAnswersAreNoJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"flight_search", "client"} {
-		nc := bare(t, s, user)
+		nc := natstest.Bare(t, s, user)
 		for id, attack := range map[string]struct {
 			body  []byte
 			reply string
@@ -308,7 +273,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 	t.Run("make the streams", func(t *testing.T) {
 		for _, stream := range []string{"TB_LOG", "TB_LATE"} {
 			create := "$JS.API.STREAM.CREATE." + stream
-			j := journal.New(journal.Config{Bus: as(t, guarded(t, "executor: "+create), "executor", "")})
+			j := journal.New(journal.Config{Bus: natstest.As(t, guarded(t, "executor: "+create), "executor", "")})
 			soon(t, func() error { return j.Ensure(t.Context()) }, create)
 			if err := j.Close(t.Context()); err != nil {
 				t.Error(err)
@@ -328,7 +293,7 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 		soon(t, func() error { return j.Keep(t.Context(), late("t1", "a", `1`)) }, "tb.v1.late.t1.a")
 	})
 	t.Run("ask", func(t *testing.T) {
-		c := as(t, guarded(t, "client: tb.v1.turn.late"), "client", "client-1")
+		c := natstest.As(t, guarded(t, "client: tb.v1.turn.late"), "client", "client-1")
 		soon(t, func() error {
 			fr, f := c.Request(t.Context(), c.Subjects().TurnLate(), wire.TurnToken, nil, nil)
 			if f == nil {
@@ -337,39 +302,4 @@ func TestMissingPermissionIsNamed(t *testing.T) {
 			return f
 		}, "tb.v1.turn.late")
 	})
-}
-
-// bare is a connection without our own code.
-func bare(t *testing.T, s *bus.Server, user string) *nats.Conn {
-	t.Helper()
-	nc, err := nats.Connect(s.ClientURL(), nats.UserInfo(user, "p-"+user), nats.CustomInboxPrefix("_INBOX_"+user),
-		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan struct{})
-	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
-	t.Cleanup(func() { nc.Close(); <-closed })
-	return nc
-}
-
-// denied reports whether the server refuses to let nc publish or subscribe. The answer to the flush comes after the
-// refusal.
-func denied(t *testing.T, nc *nats.Conn, verb, subject, queue string) bool {
-	t.Helper()
-	before := nc.LastError()
-	var err error
-	if verb == "pub" {
-		err = nc.Publish(subject, nil)
-	} else {
-		_, err = nc.QueueSubscribe(subject, queue, func(*nats.Msg) {})
-	}
-	if err == nil {
-		err = nc.FlushTimeout(5 * time.Second)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := nc.LastError()
-	return last != before && errors.Is(last, nats.ErrPermissionViolation)
 }

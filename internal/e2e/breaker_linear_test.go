@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,23 +35,14 @@ type written struct {
 // Eight write one key by compare-and-swap while its leader is killed, paused and parted from the others. Whatever is no
 // success may have been done all the same; what succeeded must be one line of revisions, in the order of time.
 //
-// TOOLBUS_LONG=1 goes on for five minutes. TOOLBUS_E2E_SEED takes the seed that a run printed.
+// TOOLBUS_LONG=5m goes on for five minutes. TOOLBUS_E2E_SEED takes the seed that a run printed.
 func TestSwapsAreLinear(t *testing.T) {
 	t.Parallel()
-	length := time.Duration(0) // one partition, one kill
-	if os.Getenv("TOOLBUS_LONG") != "" {
-		length = 5 * time.Minute
-	} else if testing.Short() {
+	length := long() // 0: one partition, one kill
+	if length == 0 && testing.Short() {
 		t.Skip("a cluster that loses its leader takes its time")
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TOOLBUS_E2E_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal("TOOLBUS_E2E_SEED: ", err)
-		}
-	}
-	t.Logf("TOOLBUS_E2E_SEED=%d", seed)
+	seed := seeded(t)
 
 	c := newCluster(t)
 	conn := natstest.Dial(t, bus.Config{URL: c.urls()})
@@ -98,7 +87,7 @@ func trouble(t testing.TB, c *cluster, conn *bus.Conn, h *history, rng *rand.Ran
 	did := map[string]int{}
 	for end := time.Now().Add(length); ; {
 		h.goesOn(t)
-		n := c.leader(conn, "LINEAR")
+		n := c.leader(conn, "KV_LINEAR")
 		if n == nil {
 			continue
 		}
@@ -111,21 +100,10 @@ func trouble(t testing.TB, c *cluster, conn *bus.Conn, h *history, rng *rand.Ran
 		if length > 0 && rng.IntN(3) == 0 {
 			span += 10 * time.Second // until the others have a leader of their own
 		}
-		nap := time.NewTimer(span)
-		switch kind {
-		case "partition":
-			heal := c.cut(n)
-			<-nap.C
-			heal()
-		case "kill":
-			n.kill()
-			nap.Stop()
-			c.start(n)
-		case "pause":
-			goOn := n.pause()
-			<-nap.C
-			goOn()
+		if kind == "kill" {
+			span = 0
 		}
+		c.trouble(kind, n, span)
 		if length == 0 && len(did) == 2 || length > 0 && time.Now().After(end) {
 			h.goesOn(t)
 			return did

@@ -156,7 +156,7 @@ func TestBreakerOutlivesItsStore(t *testing.T) {
 	admin := natstest.Dial(t, bus.Config{URL: c.urls()})
 	bucket := openBucket(t, admin, "TB_BREAKERS")
 	var leader *node
-	until(t, "the bucket has a leader", patience, func() bool { leader = c.leader(admin, "TB_BREAKERS"); return leader != nil })
+	until(t, "the bucket has a leader", patience, func() bool { leader = c.leader(admin, "KV_TB_BREAKERS"); return leader != nil })
 	url := c.urls(leader) // nobody's own connection dies with it
 	p := &patient{}
 	p.ill.Store(true)
@@ -181,7 +181,7 @@ func TestBreakerOutlivesItsStore(t *testing.T) {
 	if slowest > 700*time.Millisecond { // one that would be a probe waits 250 ms to be let through
 		t.Errorf("a call took %v while the store was away, want no call to wait for it", slowest)
 	}
-	c.start(leader)
+	leader.start(t)
 	until(t, "the store is back", 30*time.Second, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

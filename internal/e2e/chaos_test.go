@@ -31,27 +31,14 @@ func TestRandomKills(t *testing.T) {
 	if testing.Short() {
 		length = 3 * time.Second
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TOOLBUS_E2E_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal("TOOLBUS_E2E_SEED: ", err)
-		}
-	}
-	t.Logf("TOOLBUS_E2E_SEED=%d", seed)
+	seed := seeded(t)
 
 	url := natstest.URL(t)
 	serve(t, url)
 	b := newBench(t)
-	s := &slots{b: b, url: url, rng: rand.New(rand.NewPCG(seed, 0))}
 	// The breaker takes part, but lets go soon enough for a test.
 	const limits = "timeout_ms: 3000\ncircuit_breaker: {timeout_ms: 300}"
-	for _, effect := range []tool.Effect{tool.Read, tool.Write} {
-		manifest := b.manifest(string(effect), effect, limits)
-		for range 3 {
-			s.add(manifest)
-		}
-	}
+	s := newSlots(b, url, seed, limits)
 	c := newCaller(t, url)
 	wire := newSpy(t, c.conn)
 
@@ -112,6 +99,33 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
+// seeded is the seed of a random test: a new one, or what TOOLBUS_E2E_SEED says.
+func seeded(t testing.TB) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("TOOLBUS_E2E_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal("TOOLBUS_E2E_SEED: ", err)
+		}
+	}
+	t.Logf("TOOLBUS_E2E_SEED=%d", seed)
+	return seed
+}
+
+// long is for how long a random test goes on where somebody has the time: what TOOLBUS_LONG says, five minutes where that
+// is no duration, and 0 where it says nothing.
+func long() time.Duration {
+	text := os.Getenv("TOOLBUS_LONG")
+	if d, err := time.ParseDuration(text); err == nil {
+		return d
+	}
+	if text != "" {
+		return 5 * time.Minute
+	}
+	return 0
+}
+
 // Slots are places for workers. When one ends another takes its place.
 type slots struct {
 	b    *bench
@@ -127,8 +141,17 @@ type slot struct {
 	worker   *process
 }
 
-func (s *slots) add(manifest string) {
-	s.all = append(s.all, slot{manifest, s.worker(manifest)})
+// newSlots are three workers of a read and three of a write, which have their effects' names.
+func newSlots(b *bench, url string, seed uint64, limits string) *slots {
+	b.t.Helper()
+	s := &slots{b: b, url: url, rng: rand.New(rand.NewPCG(seed, 0))}
+	for _, effect := range []tool.Effect{tool.Read, tool.Write} {
+		manifest := b.manifest(string(effect), effect, limits)
+		for range 3 {
+			s.all = append(s.all, slot{manifest, s.worker(manifest)})
+		}
+	}
+	return s
 }
 
 func (s *slots) worker(manifest string) *process {

@@ -30,6 +30,7 @@ import (
 // A shot is a turn under fire: what was asked for, and how it ended for its client.
 type shot struct {
 	req wire.TurnRequest
+	who int           // of several clients
 	out *wire.Outcome // nil where its client was killed, until the journal is read
 	err error
 }
@@ -48,27 +49,14 @@ func TestTurnsUnderRandomKills(t *testing.T) {
 	if testing.Short() {
 		length = 2 * time.Second
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TOOLBUS_E2E_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal("TOOLBUS_E2E_SEED: ", err)
-		}
-	}
-	t.Logf("TOOLBUS_E2E_SEED=%d", seed)
+	seed := seeded(t)
 
 	url := natstest.URL(t)
 	serve(t, url)
 	b := newBench(t)
-	s := &slots{b: b, url: url, rng: rand.New(rand.NewPCG(seed, 0))}
 	// A worker that is killed takes many calls along: breakers that open at the fifth would keep most calls from running.
 	const limits = "timeout_ms: 2500\ncircuit_breaker: {failure_threshold: 30, timeout_ms: 100}"
-	for _, effect := range []tool.Effect{tool.Read, tool.Write} {
-		manifest := b.manifest(string(effect), effect, limits)
-		for range 3 {
-			s.add(manifest)
-		}
-	}
+	s := newSlots(b, url, seed, limits)
 	c := newCaller(t, url)
 	spied := newSpy(t, c.conn)
 
