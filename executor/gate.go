@@ -2,6 +2,7 @@ package executor
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,8 @@ type gate struct {
 	fold     breaker.Fold
 	cause    string // the turn of the last outcome in fold
 	settles  []settle
-	asking   *ask
+	settling bool // a probe of ours has ended since the writer last rested
+	asking   []*ask // in the order of their calls
 	writing  bool
 	pending  *change   // what was sent and nobody knows the fate of
 	gathered time.Time // since when outcomes that hurry nobody are gathered
@@ -43,7 +45,7 @@ type settle struct {
 	cause   string
 }
 
-// An ask is a call that waits to be let through as a probe.
+// An ask is a call that waits to be let through: as a probe, or once the end of one is written.
 type ask struct {
 	nonce string
 	sent  time.Time // when it was first tried
@@ -73,11 +75,22 @@ func (g *gate) admit(now time.Time, p *pass) breaker.Answer {
 	}
 	s := g.seen.Load()
 	if !s.Settled() {
-		if a := g.asks(s, now); a != breaker.Pass {
+		a := g.asks(s, now)
+		if a == breaker.Refuse && s.State() == breaker.HalfOpen && g.hasMore(s) {
+			return breaker.Ask
+		}
+		if a != breaker.Pass {
 			return a
 		}
 	}
 	return g.admitHere(now, s, p, false)
+}
+
+// hasMore says that more is known here than what s says: a probe in a call's way has ended.
+func (g *gate) hasMore(s *breaker.Seen) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.settling || g.seen.Load() != s
 }
 
 // asks is the word of the shared breaker.
@@ -134,17 +147,17 @@ func (g *gate) back(now time.Time) {
 }
 
 // ask tries to take a probe. done is called once, on another goroutine, within askTimeout; where another call is asking
-// already, ask returns false and done is not called. Where done says that it has no use for the grant, the grant is given
-// back.
+// already, ask returns false and done is not called, unless both wait for a probe that has ended. Where done says that it
+// has no use for the grant, the grant is given back.
 func (g *gate) ask(done func(pass, bool) bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.asking != nil || !g.kicked() {
+	if len(g.asking) > 0 && !g.settling || !g.kicked() {
 		return false
 	}
 	a := &ask{nonce: nonce(), done: done}
 	a.timer = time.AfterFunc(askTimeout, func() { g.answer(a, pass{}, false) })
-	g.asking = a
+	g.asking = append(g.asking, a)
 	return true
 }
 
@@ -153,8 +166,8 @@ func (g *gate) answer(a *ask, p pass, ok bool) bool {
 	g.mu.Lock()
 	done := a.done
 	a.done = nil
-	if g.asking == a {
-		g.asking = nil
+	if i := slices.Index(g.asking, a); i >= 0 {
+		g.asking = slices.Delete(g.asking, i, i+1)
 	}
 	g.mu.Unlock()
 	a.timer.Stop()
@@ -202,6 +215,7 @@ func (g *gate) settle(st settle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.settles = append(g.settles, st)
+	g.settling = true
 	g.kicked()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/toolbus/toolbus/breaker"
@@ -82,10 +83,10 @@ func (g *gate) write() {
 // giveUp ends a writer whose executor is stopping.
 func (g *gate) giveUp() {
 	g.mu.Lock()
-	a := g.asking
+	asking := slices.Clone(g.asking)
 	g.writing = false
 	g.mu.Unlock()
-	if a != nil {
+	for _, a := range asking {
 		g.answer(a, pass{}, false)
 	}
 }
@@ -118,7 +119,7 @@ func (g *gate) next(now time.Time) (c *change, wait time.Duration, more bool) {
 
 // rest ends the writer: there is nothing to say.
 func (g *gate) rest() bool {
-	g.fold, g.gathered, g.writing = breaker.Fold{}, time.Time{}, false
+	g.fold, g.gathered, g.writing, g.settling = breaker.Fold{}, time.Time{}, false, false
 	g.unsaid.Store(false)
 	return false
 }
@@ -136,14 +137,19 @@ func (g *gate) nextSettle(c *change, s *breaker.Seen, p breaker.Policy) bool {
 }
 
 func (g *gate) nextAsk(c *change, s *breaker.Seen, p breaker.Policy, now time.Time) bool {
-	a := g.asking
-	if a == nil {
+	if len(g.asking) == 0 {
 		return false
 	}
+	a := g.asking[0]
 	v, tr, probe, ok := s.Take(now, p, g.gates.me, a.nonce)
 	if !ok || g.gates.away.Load() {
+		asking := g.asking
 		g.asking = nil
-		g.gates.start(func() { g.answer(a, pass{}, false) }) // not under our lock
+		g.gates.start(func() { // not under our lock
+			for _, a := range asking {
+				g.without(a)
+			}
+		})
 		return false
 	}
 	if a.sent.IsZero() {
@@ -151,6 +157,18 @@ func (g *gate) nextAsk(c *change, s *breaker.Seen, p breaker.Policy, now time.Ti
 	}
 	c.value, c.tr, c.ask, c.probe, c.write, c.sent = v, tr, a, probe, a.nonce, a.sent
 	return true
+}
+
+// without answers an ask for which there is nothing to take: the probe that it waited for has closed the breaker, or opened
+// it, or others were let through instead.
+func (g *gate) without(a *ask) {
+	var p pass
+	now := time.Now()
+	s := g.seen.Load()
+	ok := !g.gates.away.Load() && g.asks(s, now) == breaker.Pass && g.admitHere(now, s, &p, false) == breaker.Pass
+	if !g.answer(a, p, ok) && ok {
+		g.local.Report(now, p.local, breaker.Neutral)
+	}
 }
 
 func (g *gate) nextFold(c *change, s *breaker.Seen, p breaker.Policy, now time.Time) (ok bool) {

@@ -137,6 +137,55 @@ func TestSharedBreakerOpensForAllAndProbesOnce(t *testing.T) {
 	})
 }
 
+// What an executor knows of its own probes holds for its next calls, although the store has yet to be told.
+func TestCallsRightAfterAGoodProbe(t *testing.T) {
+	natstest.Bubble(t, func(t *testing.T) {
+		all, _ := fleet(t, natstest.InProcess(t), 2)
+		st := all[0]
+		var sick atomic.Bool
+		sick.Store(true)
+		st.work(handler("down", func(context.Context, *worker.Call) (any, error) {
+			if sick.Load() {
+				return nil, upstream()
+			}
+			return 1, nil
+		}, quick))
+		st.awaitWorker("down", st.reg.Tool("down").Workers[0].ID)
+		for range 3 {
+			st.call("down", `{}`)
+			synctest.Wait()
+		}
+		sick.Store(false)
+		time.Sleep(2100 * time.Millisecond)
+		for i := range 2 {
+			if r := st.call("down", `{}`); r.Fault != nil {
+				t.Fatalf("probe %d: %v", i+1, r.Fault)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				if r := st.call("down", `{}`); r.Fault != nil {
+					t.Errorf("after two good probes: %v", r.Fault)
+				}
+			})
+		}
+		wg.Wait()
+
+		sick.Store(true)
+		for range 3 {
+			st.call("down", `{}`)
+		}
+		time.Sleep(2100 * time.Millisecond)
+		if k := kindIn(st.call("down", `{}`)); k != fault.Upstream {
+			t.Fatalf("the probe: %q, want upstream", k)
+		}
+		if k := kindIn(st.call("down", `{}`)); k != fault.CircuitOpen {
+			t.Errorf("after a failed probe: %q, want circuit_open", k)
+		}
+	})
+}
+
 func TestOneSickExecutorOpensNothingForTheOthers(t *testing.T) {
 	natstest.Bubble(t, func(t *testing.T) {
 		all, _ := fleet(t, natstest.InProcess(t), 2)
