@@ -4,8 +4,8 @@
 //
 //	bench/sdk/run.sh -each 2s -rounds 3
 //
-// Every way gets the same requests, with the two headers of a fast call, or with -plain none. Server, workers and this program are processes
-// of their own and share the machine, so the ratios say more than the figures.
+// Every way gets the same requests, with the two headers of a fast call, or with -plain none. Server, workers and this
+// program are processes of their own and share the machine, so the ratios say more than the figures.
 package main
 
 import (

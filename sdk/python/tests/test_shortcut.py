@@ -10,8 +10,10 @@ import pytest
 from nats.aio.client import Client as NATSClient
 from nats.aio.msg import Msg
 
-from toolbus import Bus, InvalidArguments, tool
+from toolbus import Bus, InvalidArguments, shortcut, tool
 from toolbus.shortcut import Client, Outlet
+from toolbus.wire import headers
+from toolbus.wire.errors import WireError
 
 from .conftest import serving
 
@@ -26,6 +28,19 @@ def test_headers_are_read_as_by_nats_py() -> None:
         assert Client._parse_header_lines(raw) == NATSClient._parse_header_lines(raw), raw
 
 
+def test_long_names_are_not_remembered() -> None:
+    caches = (shortcut._header_name, headers._folded, headers._is_name)
+    for cache in caches:
+        cache.cache_clear()
+    for i in range(100):
+        name = f"X-{i}-" + "x" * 10_000
+        found = Client._parse_header_lines(f"{name}: v\r\nTb-Call: t/c/1\r\n\r\n".encode())
+        assert found == {name: "v", "Tb-Call": "t/c/1"}
+        with pytest.raises(WireError):
+            headers.read(found)
+    assert max(cache.cache_info().currsize for cache in caches) <= 1
+
+
 class Box:
     """Keeps what a subscription brings."""
 
@@ -34,6 +49,9 @@ class Box:
 
     async def next(self) -> bytes:
         return (await asyncio.wait_for(self.messages.get(), 10)).data
+
+    def all(self) -> list[Msg]:
+        return [self.messages.get_nowait() for _ in range(self.messages.qsize())]
 
 
 async def test_all_messages_keep_their_order(nats_url: str, bus: Bus) -> None:
@@ -45,6 +63,31 @@ async def test_all_messages_keep_their_order(nats_url: str, bus: Bus) -> None:
     assert [int(await box.next()) for _ in range(200)] == list(range(200))
     assert (bus.nc.stats["out_msgs"], bus.nc.stats["in_msgs"]) == (200, 200)
     await bus.drain([sub], 5)
+
+
+async def test_a_drained_subscription_hears_what_was_sent_before_its_end() -> None:
+    """A server that has sent a message when it reads that nobody wants more."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        info = b'{"server_id":"x","version":"2.11.0","headers":true,"max_payload":1048576}'
+        writer.write(b"INFO %b\r\n" % info)
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+            elif line.startswith(b"UNSUB"):
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                writer.write(b"MSG last %b 4\r\nlast\r\n" % line.split()[1])
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        own = await Bus.connect(f"nats://127.0.0.1:{port}")
+        box = Box()
+        subs = [await own.subscribe("last", box.messages.put_nowait) for _ in range(3)]
+        await own.drain(subs, 10)
+        assert [m.data for m in box.all()] == [b"last"] * 3
+        await own.close()
 
 
 async def test_a_handler_that_raises_gets_the_next_message(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:

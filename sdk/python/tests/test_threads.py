@@ -60,6 +60,14 @@ async def test_jobs_that_meet_run_at_once() -> None:
     threads.close()
 
 
+async def test_after_the_end_there_are_no_jobs() -> None:
+    threads = Threads(1)
+    assert await threads.submit(int) == 0
+    threads.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        threads.submit(int)
+
+
 async def test_what_a_job_raises() -> None:
     threads = Threads(1)
 

@@ -139,6 +139,12 @@ def test_what_json_cannot_hold() -> None:
             jsontext.dumps(value)
     with pytest.raises(TypeError):
         jsontext.dumps({"a": object()})
+    met: list[object] = []
+    holds_itself: list[Any] = [object()]
+    holds_itself.append(holds_itself)
+    with pytest.raises(ValueError, match="Circular"):
+        jsontext.dumps(holds_itself, default=met.append)
+    assert len(met) == 1  # what comes before the circle is not encoded a thousand times
     assert jsontext.dumps({"b": ["é", 1.5, None], "a": object()}, sort=True, default=str)[:12] == b'{"a":"<objec'
     assert jsontext.dumps("é\n") == '"é\\n"'.encode()
 

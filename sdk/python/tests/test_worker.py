@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from toolbus import Bus, Bytes, Context, Denied, RateLimited, Unavailable, Worker, current, tool, tracing
+from toolbus.run import CANCELLED
 from toolbus.wire import codec, headers, jsontext
 from toolbus.wire.records import Fault
 
@@ -30,6 +32,12 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
     await asyncio.wait_for(look(), 10)
+
+
+def hold_up(true: Callable[[], bool]) -> None:
+    """Keep the event loop from going on until something holds."""
+    while not true():
+        time.sleep(0)
 
 
 class Caller:
@@ -109,6 +117,25 @@ async def test_a_thread_sees_its_cancel(nats_url: str, bus: Bus) -> None:
         frame, fault = await c.frame()
         assert (frame, fault.kind, fault.execution) == ("stopped", "cancelled", "stopped")
         assert "stopped in the middle" in fault.detail
+
+
+async def test_a_thread_that_stopped_while_the_event_loop_was_held_up(nats_url: str, bus: Bus) -> None:
+    @tool(effect="read")
+    def wait(ctx: Context) -> None:
+        if ctx.cancelled.wait(20):
+            raise RateLimited("stopped in the middle")
+
+    async with serving(nats_url, wait) as w, Caller(bus, w) as c:
+        c.call("wait", {})
+        assert (await c.frame())[0] == "accept"
+        (run,) = w._live
+        run.stop(CANCELLED)
+        hold_up(lambda: bool(w.threads._done))
+        run._give_up = w.loop.time() - 1
+        run.due()
+        frame, fault = await c.frame()
+        assert (frame, fault.kind, fault.execution) == ("stopped", "cancelled", "stopped")
+        assert w.stats.leaked == 0
 
 
 async def test_pieces_and_progress_from_a_thread_keep_their_order(nats_url: str, bus: Bus) -> None:
@@ -289,11 +316,22 @@ async def test_spans(nats_url: str, bus: Bus) -> None:
     async with serving(nats_url, echo) as w, Caller(bus, w) as c:
         c.call("echo", {}, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
         assert await c.frame() == ("", {})
+        worker = w.id
     (span,) = kept.get_finished_spans()
     assert span.name == "execute_tool echo"
     assert span.attributes is not None
-    names = ("toolbus.turn", "gen_ai.tool.call.id", "toolbus.attempt")
-    assert "/".join(str(span.attributes[name]) for name in names) == "t/c/1"
+    assert dict(span.attributes) == {  # as workers in Go and TypeScript have them
+        "gen_ai.tool.name": "echo",
+        "messaging.system": "nats",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.template": "tb.v1.call.{tool}",
+        "messaging.message.conversation_id": "t",
+        "toolbus.turn": "t",
+        "toolbus.call": "c",
+        "toolbus.attempt": 1,
+        "toolbus.worker": worker,
+    }
     assert span.context is not None
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
 
@@ -310,6 +348,7 @@ def test_what_a_fault_says_is_on_no_span_unless_wanted(
 
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", capture)
     span = TracerProvider().get_tracer("test").start_span("execute_tool t")
-    tracing.failed(span, kind, "no user hunter2")
+    tracing.failed(span, kind, "unknown", "no user hunter2")
+    assert getattr(span, "attributes")["toolbus.execution"] == "unknown"  # noqa: B009
     status = getattr(span, "status")  # noqa: B009
     assert ([status.description] if not status.is_unset else []) == said

@@ -155,6 +155,20 @@ describe.skipIf(!url)("live", () => {
     expect(await ask("ts_then_out")).toMatchObject({ kind: "invalid_result" });
   });
 
+  test("a handler that held everything up is told to stop before it is given up", async () => {
+    const busy = defineTool({ name: "ts_busy", effect: "read", timeout: 30 }, async (_, ctx) => {
+      for (const end = performance.now() + 400; performance.now() < end; );
+      if (!ctx.signal.aborted) await new Promise((resolve) => ctx.signal.addEventListener("abort", resolve));
+      await new Promise(setImmediate);
+      throw new Error("stopped in the middle");
+    });
+    const w = await start([busy]);
+    const b = await bus();
+    const m = await b.nc.request(b.subjects.call("ts_busy"), "", { timeout: 10_000 });
+    expect(m.json()).toMatchObject({ kind: "timeout", execution: "stopped", detail: "stopped in the middle" });
+    expect(w.stats()).toMatchObject({ leaked: 0, running: 0 });
+  });
+
   test("a cancel stops the handler", async () => {
     let reason: unknown;
     const begun = resolvers();

@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { parseArgs } from "../src/tool/args.ts";
 import { jsonFlaw, quickJSON } from "../src/wire/strictjson.ts";
 
 test("everyday JSON is read in one go", () => {
@@ -19,6 +20,19 @@ test("what has a flaw is not", () => {
   for (const text of ['{"a":1,"a" : 2}', '{"a":1,"\\u0061":2}', '{"__proto__":1,"__proto__":2}', "{", "", deep(65)])
     expect([text, quickJSON(text)]).toEqual([text, undefined]);
   expect(quickJSON(deep(64))).toBeDefined();
+});
+
+test("what nests too deep is not built first", () => {
+  const parse = vi.spyOn(JSON, "parse");
+  try {
+    const deep = Buffer.from(`${"[".repeat(1 << 20)}${"]".repeat(1 << 20)}`);
+    expect(() => parseArgs(deep)).toThrow("nested deeper than 64");
+    expect(parse).not.toHaveBeenCalled();
+  } finally {
+    parse.mockRestore();
+  }
+  const long = { text: "x".repeat(100_000), a: [{ b: 1 }] };
+  expect(parseArgs(Buffer.from(JSON.stringify(long)))).toEqual(long);
 });
 
 test("random texts: what is read in one go has no flaw", () => {

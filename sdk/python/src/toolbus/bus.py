@@ -180,14 +180,9 @@ class Bus:
             raise Unavailable(f"ask on {subject}: {e}") from None
 
     async def flush(self, timeout: float = 10.0) -> None:
-        """Wait until the server has seen all that was published.
-
-        nats-py writes the PING past what waits in its buffer, so that the first answer says little; the second PING comes
-        after all that the first one overtook.
-        """
+        """Wait until the server has seen all that was published."""
         try:
-            for _ in range(2):
-                await self.nc.flush(timeout=int(max(1, timeout)))
+            await self.nc.flush(timeout=int(max(1, timeout)))
         except (nats.errors.Error, asyncio.TimeoutError) as e:
             raise Unavailable(f"flush: {e}") from None
 

@@ -12,7 +12,6 @@ import importlib
 import json
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from typing import Any
 
 from .bus import Bus
 from .errors import Denied, ToolError, Unavailable
+from .signals import heard
 from .tools import AnyTool, Tool
 from .version import VERSION
 from .worker import Worker
@@ -86,15 +86,10 @@ async def _run(args: argparse.Namespace, tools: list[AnyTool]) -> int:
         stopped = True
         worker.stop()
 
-    loop = asyncio.get_running_loop()
-    for s in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(s, told)
-        except NotImplementedError:  # Windows
-            signal.signal(s, lambda *_: loop.call_soon_threadsafe(told))
     announced = asyncio.create_task(_say_ready(worker, tools))
     try:
-        left = await worker.run()
+        with heard(told):
+            left = await worker.run()
     except (Unavailable, Denied) as e:
         print(f"toolbus: {e}", file=sys.stderr)
         return 3

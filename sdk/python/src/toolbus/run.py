@@ -41,6 +41,7 @@ MAX_CALLERS: Final = 8
 _BLOB_TTL: Final = 24 * 3600
 _PATIENCE: Final = 10.0  # seconds with NATS, in what no call bounds
 _MAX_AHEAD: Final = 32 << 20  # bytes of pieces that wait for the socket
+_LATE: Final = 0.025  # seconds after which a timer was held up, as all else on the event loop
 
 TIMEOUT: Final = "timeout"
 CANCELLED: Final = "cancelled"
@@ -124,6 +125,7 @@ class Run:
     _timer: asyncio.TimerHandle | None = None
     _task: asyncio.Task[None] | None = None  # what to cancel, where a cancel does any good
     _spoilt = False  # the tool left something behind in its task
+    _patient = False  # it waited once more
     _seq = 0
 
     def __init__(self, worker: Worker, tool: AnyTool, request: Request, caller: Caller, begun: float) -> None:
@@ -195,13 +197,14 @@ class Run:
         return not (self.stopping or self._spoilt)
 
     async def _traced(self, task: asyncio.Task[None]) -> Answer:
-        with tracing.span(self.tool.name, self.request.reference, self.worker.id, self.request.header) as span:
+        template = self.worker.bus.subjects.call("{tool}")
+        with tracing.span(self.tool.name, self.request.reference, self.worker.id, template, self.request.header) as span:
             try:
                 answer = await self._outcome(task)
             except ToolError as e:
                 answer = failed(e)
             if answer.fault is not None:
-                tracing.failed(span, answer.fault.kind, answer.fault.message)
+                tracing.failed(span, answer.fault.kind, answer.fault.execution, answer.fault.message)
             return answer
 
     async def _outcome(self, task: asyncio.Task[None]) -> Answer:
@@ -316,7 +319,11 @@ class Run:
         if now >= self._deadline:
             self._halt(TIMEOUT)
         if now >= self._give_up:
-            self.worker.abandon(self)
+            if self._patient or now - self._give_up < _LATE:
+                self.worker.abandon(self)
+            else:  # the tool may have returned in time, and its answer lie behind us; or it was held up as we were
+                self._patient = True
+                self._arm(now + _LATE)
             return
         self._arm(self._give_up if self.stopping else self._deadline)
 

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from nats.aio.client import DEFAULT_FLUSH_TIMEOUT
 from nats.aio.client import Client as NATSClient
 from nats.aio.msg import Msg
 
 log = logging.getLogger("toolbus")
 
+_MAX_USUAL: Final = 4 << 10  # bytes of headers; the names in more are not remembered, since there may be a megabyte of them
 _NEEDED: Final = ("_status", "_pending", "_pending_data_size", "_flush_queue", "_flusher_task", "_max_payload", "stats")
 
 
@@ -50,10 +52,22 @@ class _Sent:
 
 
 class Client(NATSClient):
-    """nats-py's client, which reads the names of headers once and not in each message."""
+    """nats-py's client, which reads the names of headers once and not in each message, and flushes all there is."""
+
+    async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:
+        """Wait until the server has seen all that was published, and all that it had sent by then was handled.
+
+        nats-py writes the PING past what waits in its buffer, so that the first answer says little; the second PING comes
+        after all that the first one overtook. Without it a subscription that is drained would be forgotten before the
+        server has heard that it ends, and what came for it in between would be lost.
+        """
+        await super().flush(timeout)
+        await super().flush(timeout)
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        if len(raw) > _MAX_USUAL:
+            return NATSClient._parse_header_lines(raw)
         found: dict[str, str] = {}
         for line in raw.split(b"\r\n"):
             name, colon, value = line.partition(b":")

@@ -32,10 +32,14 @@ class Threads:
         self._told = False
 
     def submit(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run ``job`` in a thread. The future is done when it has returned; cancelling the future stops nothing."""
+        """Run ``job`` in a thread. The future is done when it has returned; cancelling the future stops nothing.
+        RuntimeError after ``close``, and where the system gives no thread.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
+            if self._closed:
+                raise RuntimeError("the threads are closed")
             self._jobs.append((job, future))
             try:
                 self._call(loop)

@@ -24,19 +24,27 @@ def enabled() -> bool:
 
 
 @contextmanager
-def span(tool: str, ref: str, worker: str, header: Mapping[str, str]) -> Iterator[Any]:
-    """The span ``execute_tool <tool>`` around a handler, a child of the caller's. Only where it is ``enabled``."""
+def span(tool: str, ref: str, worker: str, template: str, header: Mapping[str, str]) -> Iterator[Any]:
+    """The span ``execute_tool <tool>`` around a handler, a child of the caller's. Only where it is ``enabled``. It says
+    what spans of workers in every language say; ``template`` is the tool's subject, with a hole for its name.
+    """
     parent = propagate.extract({k.lower(): v for k, v in header.items()})
     attributes: dict[str, str | int] = {
-        "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
         "messaging.system": "nats",
+        "messaging.operation.name": "process",
         "messaging.operation.type": "process",
+        "messaging.destination.template": template,
         "toolbus.worker": worker,
     }
     if ref:  # a bare request has none
         turn, call, attempt = CallRef.parse(ref)
-        attributes |= {"gen_ai.tool.call.id": call, "toolbus.turn": turn, "toolbus.attempt": attempt}
+        attributes |= {
+            "messaging.message.conversation_id": turn,
+            "toolbus.turn": turn,
+            "toolbus.call": call,
+            "toolbus.attempt": attempt,
+        }
     token = otel_context.attach(parent)
     try:
         with _tracer.start_as_current_span(
@@ -51,9 +59,11 @@ def span(tool: str, ref: str, worker: str, header: Mapping[str, str]) -> Iterato
         otel_context.detach(token)
 
 
-def failed(made: Any, kind: str, message: str) -> None:
+def failed(made: Any, kind: str, execution: str, message: str) -> None:
     """Say on a span that its call ended with a fault. What was cancelled did not fail. The message may quote arguments, so
     it stays away unless content is wanted."""
+    if execution:
+        made.set_attribute("toolbus.execution", execution)
     if kind == "cancelled":
         return
     made.set_attribute("error.type", kind)

@@ -13,6 +13,7 @@ run once per idempotency key and tool as long as the worker remembers the key.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -32,6 +33,7 @@ from .memory import Memory
 from .request import Request
 from .run import SHUTDOWN, Answer, Caller, Memo, MemoItem, Run, failed, nack, overloaded, request_sum
 from .runners import Runners
+from .signals import heard
 from .threads import Threads
 from .tools import AnyTool, Tool
 from .version import SDK
@@ -143,6 +145,7 @@ class Worker:
         self._unsent: list[tuple[str, dict[str, str] | None, bytes]] = []
         self._unsent_bytes = 0
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._idle = asyncio.Event()
         self._beats = asyncio.Event()
         self._done = asyncio.Event()
@@ -189,6 +192,11 @@ class Worker:
         """Begin to leave. It does not wait: ``run`` returns when it is done."""
         self._stop.set()
 
+    def hurry(self) -> None:
+        """``stop``, and let running calls go on no longer: they are told to stop."""
+        self._stop.set()
+        self._hurry.set()
+
     async def shutdown(self) -> None:
         """``stop``, and wait until ``run`` is about to return."""
         self.stop()
@@ -196,14 +204,10 @@ class Worker:
             await self._done.wait()
 
     async def _until_told(self) -> asyncio.CancelledError | None:
-        waits = [self.loop.create_task(e.wait()) for e in (self._stop, self.bus.closed)]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await _first(self._stop, self.bus.closed)
         except asyncio.CancelledError as e:
             return e
-        finally:
-            for w in waits:
-                w.cancel()
         return None
 
     async def _subscribe(self, calls: list[Subscription], others: list[Subscription]) -> None:
@@ -228,10 +232,9 @@ class Worker:
         self._beats.set()
         await self.bus.drain(calls, self._grace)
         self._enter(CLOSED)
-        try:
-            await asyncio.wait_for(self._idle.wait(), self._grace)
-        except asyncio.TimeoutError:
-            log.warning("%d calls still run after the grace: they are told to stop", len(self._live))
+        await _first(self._idle, self._hurry, timeout=self._grace)
+        if not self._idle.is_set():
+            log.warning("%d calls still run at the end of the grace: they are told to stop", len(self._live))
         left = await self._abort()
         await self.bus.drain(others, CANCEL_GRACE)
         return left
@@ -613,10 +616,34 @@ def _one_line(text: str) -> str:
     return truncate(line, 512).strip()
 
 
-async def serve(*tools: AnyTool, url: str = "", **options: Any) -> None:
-    """Connect, and run tools until this is cancelled. ``options`` are those of Worker. See also ``python -m toolbus``."""
+async def serve(*tools: AnyTool, url: str = "", signals: bool = True, **options: Any) -> None:
+    """Connect, run tools until SIGTERM, Ctrl-C or a drain frame comes, or this is cancelled, drain and disconnect. A second
+    signal ends the grace. ``options`` are those of Worker. See also ``python -m toolbus``.
+
+    With ``signals`` False it leaves signals alone, for a program that has handlers of its own, and so it does outside the
+    main thread, where Python allows none: cancel the task then.
+    """
     bus = await Bus.connect(url)
     try:
-        await Worker(bus, tools, **options).run()
+        worker = Worker(bus, tools, **options)
+        asked = False
+
+        def told() -> None:
+            nonlocal asked
+            (worker.hurry if asked else worker.stop)()
+            asked = True
+
+        with heard(told) if signals else contextlib.nullcontext():
+            await worker.run()
     finally:
         await bus.close()
+
+
+async def _first(*events: asyncio.Event, timeout: float | None = None) -> None:
+    """Wait for one of several events, for at most that many seconds."""
+    waits = [asyncio.ensure_future(e.wait()) for e in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for w in waits:
+            w.cancel()

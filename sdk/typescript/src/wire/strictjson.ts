@@ -31,8 +31,10 @@ export function jsonFlaw(text: string): Flaw | undefined {
 /**
  * Is the value of a JSON text without a flaw, or undefined where jsonFlaw must look: the text is none, or JSON.parse may
  * have lost a key that was there twice. It lost none where its objects have as many keys as the text may have at most.
+ * A long text is none for it: JSON.parse would build all of one that nests too deep, at fifty times its size.
  */
 export function quickJSON(text: string): unknown {
+  if (text.length > maxQuick) return undefined;
   try {
     const value: unknown = JSON.parse(text);
     return keysIn(value, 0) === keysAtMost(text) ? value : undefined;
@@ -40,6 +42,8 @@ export function quickJSON(text: string): unknown {
     return undefined;
   }
 }
+
+const maxQuick = 64 << 10;
 
 /** Counts keys. It is not a number where objects and arrays nest too deep. */
 function keysIn(value: unknown, depth: number): number {

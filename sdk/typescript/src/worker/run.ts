@@ -18,6 +18,7 @@ import type { Memo, Served, Worker } from "./worker.ts";
 
 const maxCallers = 8; // of one run: calls that share an idempotency key
 const progressEvery = 50;
+const late = 25; // ms after which a timer was held up, as everything was
 
 /** Why a handler was told to stop. */
 export type Cause = "timeout" | "cancelled" | "shutdown";
@@ -57,6 +58,7 @@ export class Run {
   private cause: Cause | undefined;
   private controller: AbortController | undefined;
   private giveUp: number;
+  private patient = false; // waited once more
   private timer: NodeJS.Timeout | undefined;
   private seq = 0;
   private said = 0;
@@ -116,7 +118,9 @@ export class Run {
     const ctx = new CallContext(this);
     let value: unknown;
     try {
-      value = around ? around(ctx, async () => this.tool.handler(args, ctx)) : this.tool.handler(args, ctx);
+      value = around
+        ? around(ctx, async () => this.tool.handler(args, ctx), this.worker)
+        : this.tool.handler(args, ctx);
     } catch (err) {
       return this.failure(err);
     }
@@ -214,7 +218,13 @@ export class Run {
     if (this.ended) return;
     const now = performance.now() + 1; // a timer may be a little early
     const deadline = this.begun + this.timeout;
-    if (now >= this.giveUp) return this.worker.abandon(this);
+    if (now >= this.giveUp) {
+      if (this.patient || now - this.giveUp < late) return this.worker.abandon(this);
+      // We were held up, and what the handler waited for may lie behind us.
+      this.patient = true;
+      this.halt("timeout");
+      return this.arm(late);
+    }
     if (now >= this.begun + acceptAfter) this.accept();
     if (!this.cause && now >= deadline) this.halt("timeout");
     else this.arm((this.cause ? this.giveUp : Math.min(deadline, this.giveUp)) - performance.now());

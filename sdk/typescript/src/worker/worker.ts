@@ -44,8 +44,8 @@ export interface WorkerOptions {
   log?: Logger;
   /** Leaves out the answers to NATS service discovery. */
   plain?: boolean;
-  /** Runs around every handler: for traces and such. It must call next, once, and return what that does. */
-  around?: <T>(ctx: Context, next: () => Promise<T>) => Promise<T>;
+  /** Runs around every handler of the worker: for traces and such. It must call next, once, and return what that does. */
+  around?: <T>(ctx: Context, next: () => Promise<T>, worker: Worker) => Promise<T>;
 }
 
 /** What a worker counts since it was made. */

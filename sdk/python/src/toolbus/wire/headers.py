@@ -36,6 +36,7 @@ JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_MAX_NAME: Final = 128  # longer ones are no names, and must not fill the caches
 _ALLOWED: Final = frozenset(
     h.lower() for h in (CONTENT_TYPE, TRACEPARENT, TRACESTATE, BAGGAGE, SERVICE_ERROR, SERVICE_ERROR_CODE)
 )
@@ -70,7 +71,7 @@ def get(header: Mapping[str, str] | None, name: str) -> str:
 
 def check_pair(name: str, value: str) -> None:
     """Refuse a name that is no HTTP token, and a value with CR, LF or NUL or of more than 8 KiB."""
-    if not _is_name(name):
+    if len(name) > _MAX_NAME or not _is_name(name):
         raise WireError("header", f"header name {quote(name)}: use 1 to 128 letters, digits and !#$%&'*+-.^_`|~")
     if len(value) > MAX_VALUE // 4 and len(value.encode("utf-8", "replace")) > MAX_VALUE:
         raise WireError("too_large", f"header {name} is longer than the {MAX_VALUE} bytes that are allowed")
@@ -99,7 +100,7 @@ def read(header: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[[str], 
     size = 0
     usual = True
     for name, value in header.items():
-        low, well = _folded(name)
+        low, well = _folded(name) if len(name) <= _MAX_NAME else (name.lower(), False)
         folded[low] = value
         size += len(name) + len(value)
         if not (well and value.isascii() and value.isprintable()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -61,27 +61,19 @@ def loads(raw: bytes, depth: int = MAX_DEPTH) -> Any:
 
 def dumps(value: Any, *, sort: bool = False, default: Any = None) -> bytes:
     """``value`` as JSON without blanks, as UTF-8. It refuses NaN and infinities, and text that is no Unicode."""
-    try:
-        return "".join(_encoder(sort, default)(value, 0)).encode()
-    except RecursionError:
-        return _careful(sort, default).encode(value).encode()  # it finds what contains itself, and says so
+    return _encoder(sort, default)(value).encode()
 
 
 @cache
-def _careful(sort: bool, default: Any) -> json.JSONEncoder:
-    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort, default=default)
-
-
-@cache
-def _encoder(sort: bool, default: Any) -> Callable[[Any, int], Iterable[str]]:
-    """What JSONEncoder makes for each text anew, to be used again."""
-    e = _careful(sort, default)
+def _encoder(sort: bool, default: Any) -> Callable[[Any], str]:
+    """JSONEncoder.encode, without what it finds out anew for each text."""
+    e = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort, default=default)
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return lambda value, _: (e.encode(value),)
+        return e.encode
     escape = json.encoder.encode_basestring
-    made: Callable[[Any, int], Iterable[str]] = make(None, e.default, escape, None, ":", ",", sort, False, False)
-    return made
+    # The first is where it notes what it is in, to find what contains itself.
+    return lambda value: "".join(make({}, e.default, escape, None, ":", ",", sort, False, False)(value, 0))
 
 
 def float_text(number: float) -> str:
