@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/wire"
 )
 
 // DefaultURL is where Connect looks for a server that nobody named.
@@ -84,6 +86,19 @@ func (cfg Config) filled() (Config, error) {
 		cfg.URL = DefaultURL
 	}
 	return cfg, nil
+}
+
+// Check says what Connect would refuse without asking anybody, such as a URL that is none or a file that is not there.
+func (cfg Config) Check() error {
+	cfg, err := cfg.filled()
+	if err != nil {
+		return err
+	}
+	if _, err := wire.NewSubjects(cfg.Prefix); err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
+	_, err = cfg.access()
+	return err
 }
 
 // place is where cfg connects to, for people: without credentials.
@@ -228,6 +243,11 @@ func checkURLs(urls string) error {
 		}
 		if u.Hostname() == "" {
 			return fmt.Errorf("bus: URL %s: no host; expected nats://host:4222", redact(one))
+		}
+		if port := u.Port(); port != "" {
+			if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+				return fmt.Errorf("bus: URL %s: port %s: expected 1 to 65535", redact(one), port)
+			}
 		}
 	}
 	return nil

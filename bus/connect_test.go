@@ -33,6 +33,7 @@ func TestConnectRefused(t *testing.T) {
 		{"bad port, secret", bus.Config{URL: "nats://joe:hunter2@host:port"}, []string{"nats://***@host:port", "invalid port"}},
 		{"bad escape, secret", bus.Config{URL: "nats://joe:hunter2%zz@host"}, []string{"nats://***@host"}},
 		{"scheme", bus.Config{URL: "http://host"}, []string{`scheme "http"`, "nats, tls"}},
+		{"port", bus.Config{URL: "nats://a:hunter2@host:70000"}, []string{"nats://***@host:70000", "port 70000: expected 1 to 65535"}},
 		{"no host", bus.Config{URL: "nats://:4222"}, []string{"no host"}},
 		{"wrong password", bus.Config{URL: locked, User: "a", Password: "hunter2"}, []string{"refused the credentials", "--creds"}},
 		{"no credentials", bus.Config{URL: locked}, []string{"refused the credentials"}},

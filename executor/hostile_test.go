@@ -386,6 +386,7 @@ func TestAnswerAtTheDeadline(t *testing.T) {
 }
 
 func TestEndlessStreams(t *testing.T) {
+	const hang = 120_000                                                                 // ms: far more than any of it takes, so that only what hangs fails
 	st := newStage(t, natstest.Server(t), func(c *executor.Config) { c.Observer = nil }) // the stage's keeps all it sees
 	st.serve()
 	// Pieces without end: cut off, and the worker is told to stop.
@@ -397,7 +398,7 @@ func TestEndlessStreams(t *testing.T) {
 	t.Cleanup(pouring.Wait)
 	st.villain("pieces", func(say func(nats.Header, string), m *nats.Msg) {
 		pouring.Go(func() {
-			for i := range 400 { // 200 MB
+			for i := range 200 { // 100 MB, where 64 MiB are too much
 				select {
 				case <-stop:
 					return
@@ -411,10 +412,10 @@ func TestEndlessStreams(t *testing.T) {
 		})
 	})
 	before := heap()
-	r := st.exec.Call(t.Context(), tool.Call{Tool: "pieces", Retry: once})
+	r := st.exec.Call(t.Context(), tool.Call{Tool: "pieces", Retry: once, TimeoutMs: hang})
 	want(t, r, tool.PartialValue, fault.InvalidResult)
 	pouring.Wait()
-	for end := time.Now().Add(20 * time.Second); ; { // what still waits on the connection, 256 MiB at most, goes away by itself
+	for end := time.Now().Add(hang * time.Millisecond); ; { // what still waits on the connection, 256 MiB at most, goes away by itself
 		now := heap()
 		if now < before+32<<20 {
 			break
@@ -434,7 +435,9 @@ func TestEndlessStreams(t *testing.T) {
 	})
 	shown, began := 0, time.Now()
 	c := client.New(natstest.Connect(t, st.server))
-	out, err := c.Stream(t.Context(), one("progress", `{}`), func(ev *wire.Event) {
+	req := one("progress", `{}`)
+	req.Calls[0].TimeoutMs = hang
+	out, err := c.Stream(t.Context(), req, func(ev *wire.Event) {
 		if ev.Type == wire.ProgressEvent {
 			shown++
 		}

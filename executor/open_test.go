@@ -172,6 +172,11 @@ func TestClientLoss(t *testing.T) {
 				if err != nil || events[len(events)-1].Type != wire.TurnEnded {
 					t.Errorf("Trace = %d events, %v, want the journal to its end", len(events), err)
 				}
+				for _, ev := range events {
+					if ev.Type == wire.CancelRequested && ev.Because != "the turn's client is gone" {
+						t.Errorf("cancelled because %q, want that the client is gone", ev.Because)
+					}
+				}
 				if n := st.exec.InFlight(); n != 0 {
 					t.Errorf("%d calls in flight, want none", n)
 				}

@@ -25,7 +25,7 @@ type run struct {
 
 	mu     sync.Mutex
 	turn   turn.Turn
-	alarm  *alarm    // nil where it never was set, or was given back
+	alarm  *alarm    // nil where it never was set, or was let go
 	wakeAt time.Time // what alarm is set to; zero where it is not
 	queue  *queue    // what is being carried out; nil where nothing is
 	jobs   []*job    // by the index of the call; nil for one that has not begun
@@ -73,10 +73,20 @@ func (r *run) cancel() {
 	r.apply(time.Now(), turn.Event{Kind: turn.CancelTurn})
 }
 
-// due is the alarm's.
-func (r *run) due() {
+// lost tells the run that its client is gone.
+func (r *run) lost() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.apply(time.Now(), turn.Event{Kind: turn.ClientLost})
+}
+
+// due is the word of an alarm. One that was let go in the moment in which it went off has none.
+func (r *run) due(a *alarm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.alarm != a {
+		return
+	}
 	r.wakeAt = time.Time{}
 	r.apply(time.Now(), turn.Event{Kind: turn.Due})
 }
@@ -161,8 +171,13 @@ const jobBlock = 16
 // wake sets the alarm to when the turn wants to be woken.
 func (r *run) wake(now time.Time) {
 	at := r.turn.Wake()
+	if at.Equal(r.wakeAt) {
+		return
+	}
+	if !r.wakeAt.IsZero() && !r.alarm.timer.Stop() {
+		r.alarm = nil // it goes off right now: let go
+	}
 	switch {
-	case at.Equal(r.wakeAt):
 	case at.IsZero():
 		r.e.disarm(r.alarm)
 		r.alarm = nil

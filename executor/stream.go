@@ -144,7 +144,7 @@ func (s *stream) Receive(f bus.Frame) {
 	s.mu.Unlock()
 	if gone {
 		s.e.log.Info("the client of a turn is gone: the turn is cancelled", "turn", s.watched.req.ID)
-		s.watched.cancel()
+		s.watched.lost()
 	}
 }
 

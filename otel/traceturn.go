@@ -129,6 +129,10 @@ func (t *turnTrace) Event(ev *wire.Event) {
 		event(t.span, eventAdded, ourCalls.Int(len(ev.Request.Calls)))
 		t.learn(ev.Request.Calls)
 	case wire.CancelRequested:
+		if ev.Because != "" {
+			event(t.span, eventCancel, bounded(ourBecause, ev.Because))
+			return
+		}
 		event(t.spanOf(ev.Call), eventCancel)
 	case wire.TurnDeadline:
 		event(t.span, eventDeadline)

@@ -13,6 +13,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -62,6 +63,8 @@ type Situation struct {
 	Fallen      bool     // the tool that failed stands in itself
 	FallbackOn  []string // see tool.Call
 
+	Cancelled string // who or what cancelled the call, where it was not the caller
+
 	Pieces     bool // pieces of a result came before the fault
 	HasDefault bool
 	Optional   bool
@@ -100,7 +103,7 @@ func Decide(s Situation) Decision {
 func over(s Situation) (string, bool) {
 	switch s.Fault.Kind {
 	case fault.Cancelled:
-		return "the caller cancelled it", true
+		return cmp.Or(s.Cancelled, "the caller cancelled it"), true
 	case fault.Deadline:
 		return "the turn's deadline has passed", true
 	}

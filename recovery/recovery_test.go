@@ -147,6 +147,7 @@ func TestSeed000_4_2_Deadline(t *testing.T) {
 		{"the deadline", fault.Deadline, everything, Fail, "the turn's deadline has passed"},
 		{"the deadline, and pieces", fault.Deadline, all(everything, pieces), AcceptPartial, "the turn's deadline has passed; the pieces that came are kept"},
 		{"cancelled", fault.Cancelled, all(everything, pieces), Fail, "the caller cancelled it"},
+		{"cancelled by another", fault.Cancelled, func(s *Situation) { s.Cancelled = "the turn's client is gone" }, Fail, "the turn's client is gone"},
 		{"no retry", fault.Unavailable, late, Escalate, "no time is left before the deadline; nothing else is left to try"},
 		{"no alternative", fault.Unavailable, all(spare, late), Escalate,
 			"no time is left before the deadline; hotel_cache is not tried: it could not begin before the deadline; nothing else is left to try"},

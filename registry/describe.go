@@ -140,8 +140,10 @@ func (r *Registry) learn(q *question, kind wire.Frame, data []byte) error {
 			continue
 		}
 		r.keep.add(f)
-		for _, w := range f.compiled.Warnings() {
-			r.log.Warn(w, "tool", f.compiled.ID, "version", f.compiled.Version)
+		if r.advise {
+			for _, w := range f.compiled.Warnings() {
+				r.log.Warn(w, "tool", f.compiled.ID, "version", f.compiled.Version)
+			}
 		}
 	}
 	switch len(wrong) {

@@ -36,6 +36,10 @@ type Config struct {
 	// Logger is told what people should look at. Nil discards.
 	Logger *slog.Logger
 
+	// Advise has the logger told what may surprise in the manifests that come. It is for programs that serve calls; one
+	// that lists tools leaves it out.
+	Advise bool
+
 	// Expire is how many beats in a row a worker may miss. Zero means three.
 	Expire int
 
@@ -45,10 +49,11 @@ type Config struct {
 
 // A Registry is the catalogue of one process. Its methods are safe for concurrent use.
 type Registry struct {
-	bus   *bus.Conn
-	store *kvstate.Bucket
-	log   *slog.Logger
-	ready chan struct{}
+	bus    *bus.Conn
+	store  *kvstate.Bucket
+	log    *slog.Logger
+	advise bool
+	ready  chan struct{}
 
 	tools atomic.Pointer[map[string]*atomic.Pointer[Tool]]
 
@@ -75,6 +80,7 @@ func New(cfg Config) *Registry {
 		bus:       cfg.Bus,
 		store:     cfg.Store,
 		log:       cfg.Logger,
+		advise:    cfg.Advise,
 		ready:     make(chan struct{}),
 		cat:       newCatalogue(cfg.Expire),
 		asked:     map[wire.ToolLine]*question{},

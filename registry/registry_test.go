@@ -478,6 +478,24 @@ func TestConflict(t *testing.T) {
 	})
 }
 
+// What may surprise in a manifest is told to those who ask for it, once.
+func TestAdvice(t *testing.T) {
+	natstest.Bubble(t, func(t *testing.T) {
+		c := natstest.Connect(t, natstest.InProcess(t))
+		var asked, other lines
+		_, changes, _ := run(t, registry.Config{Bus: c, Advise: true, Logger: slog.New(slog.NewTextHandler(&asked, nil))})
+		_, others, _ := run(t, registry.Config{Bus: c, Logger: slog.New(slog.NewTextHandler(&other, nil))})
+		w := newWorker(t, c, "w", tool.Manifest{ID: "send", Effect: tool.Write})
+		w.beat(wire.Hello)
+		w.beat(wire.Beat)
+		await(t, changes, registry.ToolAdded)
+		await(t, others, registry.ToolAdded)
+		if n, m := asked.with("keeps no idempotency keys"), other.with("level=WARN"); n != 1 || m != 0 {
+			t.Errorf("told %d times who asked and %d times who did not, want 1 and 0:\n%s%s", n, m, asked.String(), other.String())
+		}
+	})
+}
+
 // lines is a log that a test reads.
 type lines struct {
 	mu sync.Mutex

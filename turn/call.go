@@ -339,7 +339,7 @@ func (t *Turn) judged(at time.Duration, ev Event) {
 		SinceFailure: at - c.firstAt, Remaining: t.remaining(at),
 		Deaths: int(c.deaths), Budget: ev.Budget, Pieces: len(c.parts.best()) > 0,
 		Circuit: ev.Circuit, Alternative: c.nextAlternative(), Fallen: c.fallen(), FallbackOn: c.fallbackOn(),
-		Ran: executions[c.ran], HasDefault: c.covers(c.fault) != nil, Optional: c.optional(),
+		Cancelled: t.whoCancelled(c), Ran: executions[c.ran], HasDefault: c.covers(c.fault) != nil, Optional: c.optional(),
 	})
 	if c.tries > 0 {
 		t.note(at, c, c.fault.Kind, c.fault.Message, d)

@@ -66,7 +66,7 @@ func (t *Turn) put(i int, r tool.Result) {
 	c.parts, c.filled, c.history = nil, nil, nil
 }
 
-// room makes room for the results, when the first is there: a turn under way needs none.
+// room makes room for the results, when the first is there or near: a turn under way needs none.
 func (t *Turn) room() {
 	if t.end == nil {
 		t.end = new(ending)
@@ -196,6 +196,9 @@ func (t *Turn) forsaken(i int) bool {
 
 func (t *Turn) cancelFault(c *call) *fault.Fault {
 	f := fault.New(fault.Cancelled, "the caller cancelled %s", c.tool().Name)
+	if t.lost {
+		f.Message = c.tool().Name + " was cancelled, because " + clientGone
+	}
 	f.Execution = fault.NotStarted
 	if c.out() {
 		f.Execution = fault.Unknown
@@ -203,14 +206,29 @@ func (t *Turn) cancelFault(c *call) *fault.Fault {
 	return f
 }
 
-// cancelTurn is the caller's word that no result is wanted any more. After the outcome it stops what still runs.
-func (t *Turn) cancelTurn(at time.Duration) {
+// clientGone is why a turn is cancelled without the caller's word.
+const clientGone = "the turn's client is gone"
+
+// whoCancelled is what recovery is to know of a call that is told to stop where its caller did not wish it.
+func (t *Turn) whoCancelled(c *call) string {
+	switch {
+	case t.lost:
+		return clientGone
+	case t.stopped > 0 && !t.cancelled && !c.unwant:
+		return "the turn was stopped when " + t.calls[t.stopped-1].call.ID + " failed"
+	}
+	return ""
+}
+
+// cancelTurn is the caller's word that no result is wanted any more, unless there is a because. After the outcome it stops
+// what still runs.
+func (t *Turn) cancelTurn(at time.Duration, because string) {
 	if t.cancelled {
 		return
 	}
-	t.cancelled, t.open = true, false
+	t.cancelled, t.lost, t.open = true, because != "", false
 	if !t.ended {
-		t.record(at, &wire.Event{Type: wire.CancelRequested})
+		t.record(at, &wire.Event{Type: wire.CancelRequested, Because: because})
 	}
 	for i := range t.calls {
 		t.withdraw(at, i, t.cancelFault(&t.calls[i]))

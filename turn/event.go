@@ -24,11 +24,12 @@ const (
 	Due                             // the time of Wake has come
 	CancelCall                      // the caller wants no result of one call any more
 	CancelTurn                      // the caller wants no results any more
+	ClientLost                      // the client that listened is gone, and the turn was to be cancelled then
 	Close                           // no more calls will be added
 )
 
 // An Event is what happened. Call is the index of the call that it speaks of, in the order in which the calls were handed
-// over; Attempt is the attempt. Due, CancelTurn and Close speak of no call.
+// over; Attempt is the attempt. Due, CancelTurn, ClientLost and Close speak of no call.
 type Event struct {
 	Kind     EventKind
 	Call     int

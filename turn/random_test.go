@@ -115,7 +115,7 @@ func randomWorld(t *rapid.T) *world {
 		w.deliver(delivery{at: at(), ev: Event{Kind: CancelCall, Call: rapid.IntRange(0, total).Draw(t, "cancel")}})
 	}
 	if rapid.IntRange(0, 5).Draw(t, "cancel_turn") == 0 {
-		w.deliver(delivery{at: at(), ev: Event{Kind: CancelTurn}})
+		w.deliver(delivery{at: at(), ev: Event{Kind: rapid.SampledFrom([]EventKind{CancelTurn, ClientLost}).Draw(t, "by")}})
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "noise") {
 		w.deliver(delivery{at: at(), ev: Event{

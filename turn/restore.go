@@ -54,7 +54,7 @@ func (t *Turn) fold(ev *wire.Event) error {
 	at := wait(ev.AtMs)
 	switch {
 	case ev.Type == wire.CancelRequested && ev.Call == "":
-		t.cancelled, t.open = true, false
+		t.cancelled, t.lost, t.open = true, ev.Because != "", false
 		return nil
 	case ev.Type == wire.CallsAdded:
 		return t.foldAdded(at, ev)

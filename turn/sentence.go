@@ -101,6 +101,10 @@ func (t *Turn) sentence(status string) string {
 		failed += t.list(c.calls) + " " + agree(t.what(c.fate), len(c.calls))
 	}
 	switch {
+	case t.lost && len(done) > 0:
+		return "Cancelled, because " + clientGone + "; completed " + t.list(done)
+	case t.lost:
+		return "Cancelled before anything was completed, because " + clientGone
 	case status == wire.CancelledTurn && len(done) > 0:
 		return "Cancelled; completed " + t.list(done)
 	case status == wire.CancelledTurn:

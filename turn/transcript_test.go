@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write testdata/*.txt anew, from what ha
 //	== another scene                        from here on it is another turn
 //
 // Events: accept, ok, pack (ok with MessagePack), fail KIND, stopped, piece, progress, limited (each with CALL#ATTEMPT),
-// cancel [CALL], add CALL…, close, circuit TOOL STATE, budget spent, halt (nobody brings it anything), crash [N] (the turn is
+// cancel [CALL], lost (its client), add CALL…, close, circuit TOOL STATE, budget spent, halt (nobody brings it anything), crash [N] (the turn is
 // restored from its journal, of which the last N events are lost), and due, which happens by itself at every time that the
 // turn asks for.
 //
@@ -263,6 +263,9 @@ func (s *script) event(where, text string) {
 	switch word {
 	case "due":
 		s.step(Event{Kind: Due})
+		return
+	case "lost":
+		s.step(Event{Kind: ClientLost})
 		return
 	case "cancel":
 		if rest == "" {

@@ -23,7 +23,8 @@ type Turn struct {
 	open     bool          // calls may be added
 
 	cancelled bool
-	stopped   int // the call whose failure stopped the turn, from 1; 0 where none did
+	lost      bool // it is cancelled because its client is gone
+	stopped   int  // the call whose failure stopped the turn, from 1; 0 where none did
 	overdue   bool
 	ended     bool
 	over      bool
@@ -36,7 +37,7 @@ type Turn struct {
 	live    int // attempts that are out
 	timers  []timer
 	results []tool.Result
-	end     *ending        // nil until the first result
+	end     *ending        // nil until the first attempt has ended, or there is a result
 	spare   []tool.Attempt // room for the first attempts of calls
 	out     []Effect
 
@@ -45,7 +46,7 @@ type Turn struct {
 	oneReady [1]int32
 }
 
-// An ending is what is needed only when results are there.
+// An ending is what is needed only towards the end.
 type ending struct {
 	outcome wire.Outcome
 	only    [1]tool.Result  // of a turn of one call
@@ -113,7 +114,9 @@ func (t *Turn) Step(out []Effect, now time.Time, ev Event) []Effect {
 	case Due:
 		t.due(at)
 	case CancelTurn:
-		t.cancelTurn(at)
+		t.cancelTurn(at, "")
+	case ClientLost:
+		t.cancelTurn(at, clientGone)
 	case Close:
 		t.closeDoor(at)
 	default:

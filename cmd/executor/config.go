@@ -150,8 +150,8 @@ func (c *Config) check() error {
 	if _, err := cli.Logger(io.Discard, c.LogLevel, c.LogFormat); err != nil {
 		said = append(said, err)
 	}
-	if c.Port < -1 || c.Port > 65535 {
-		bad("port", "expected 1 to 65535, 0 for 4222 or -1 for any free one, got %d", c.Port)
+	if problem := portProblem(c.Port); problem != "" {
+		bad("port", "%s", problem)
 	}
 	if c.Replicas < 0 || c.Replicas > 5 {
 		bad("replicas", "expected 0 to 5, got %d", c.Replicas)
@@ -160,6 +160,14 @@ func (c *Config) check() error {
 		bad("embedded", "starts a server of its own: leave out nats_url and nats_context")
 	}
 	return errors.Join(said...)
+}
+
+// portProblem is what is wrong with the port of an embedded server, or empty.
+func portProblem(port int) string {
+	if port < -1 || port > 65535 {
+		return fmt.Sprintf("expected 1 to 65535, 0 for 4222 or -1 for any free one, got %d", port)
+	}
+	return ""
 }
 
 // filled is c with the defaults that executor serve would use. What is empty then is not used at all.

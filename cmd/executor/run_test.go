@@ -106,6 +106,12 @@ func work(t *testing.T, server *bus.Server, names ...string) *worker.Worker {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return employ(t, server, tools...)
+}
+
+// employ runs tools on a server until the test ends.
+func employ(t *testing.T, server *bus.Server, tools ...worker.Tool) *worker.Worker {
+	t.Helper()
 	w, err := worker.New(worker.Config{Bus: natstest.Connect(t, server), Tools: tools})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ type screen struct {
 	terminal bool
 	many     bool               // there are several calls: each line says of which it speaks, and the end of each has one
 	over     bool               // the last line is progress, to be written over
+	fell     string             // the call whose failure was shown last, and why an alternative follows
 	nextMs   map[string]float64 // by call: when progress may be shown again, where there is no terminal
 }
 
@@ -78,6 +79,10 @@ func (s *screen) show(ev *wire.Event) {
 	case wire.ToolError:
 		s.failure(ev)
 	case wire.AlternativeChosen:
+		if s.fell != "" && s.fell == ev.Call {
+			s.fell = ""
+			return
+		}
 		s.line(ev, "→ %s, because %s", cut(ev.Tool, 64), plainText(ev.Because))
 	case wire.BreakerChanged:
 		s.line(ev, "%s: %s", plainText(ev.Decision), plainText(ev.Because))
@@ -130,6 +135,9 @@ func (s *screen) failure(ev *wire.Event) {
 	case ev.Decision == "retry":
 		s.line(ev, "%s (%s): %s → retry in %s, because %s", f.Kind, ev.Classification, plainText(f.Message), spell(ev.DelayMs), plainText(ev.Because))
 	default:
+		if ev.Decision == "alternative" {
+			s.fell = ev.Call
+		}
 		s.line(ev, "%s (%s) → %s, because %s", f.Kind, ev.Classification, ev.Decision, plainText(ev.Because))
 	}
 }

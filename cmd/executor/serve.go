@@ -88,6 +88,9 @@ func (p *program) tracing() toolotel.TraceConfig {
 
 // embed starts the NATS server of this process.
 func (p *program) embed(dir string) (*bus.Server, error) {
+	if problem := portProblem(p.cfg.Port); problem != "" {
+		return nil, errCode{cli.ExitUsage, errors.New("--port: " + problem)}
+	}
 	if p.cfg.StoreDir != "" {
 		dir = p.cfg.StoreDir
 	}
@@ -145,7 +148,7 @@ func (p *program) start(ctx context.Context, c *bus.Conn, embedded bool) (*house
 
 	// The registry outlives the executor: calls under way need it while they drain.
 	known, forget := context.WithCancel(context.WithoutCancel(ctx))
-	reg := registry.New(registry.Config{Bus: c, Store: manifests, Logger: p.log})
+	reg := registry.New(registry.Config{Bus: c, Store: manifests, Logger: p.log, Advise: true})
 	ex, err := executor.New(executor.Config{
 		Bus: c, Registry: reg, Breakers: breakers, Journal: kept, Observer: p.look.observer(), TurnTimeout: p.cfg.TurnTimeout,
 		MaxInFlight: p.cfg.MaxInFlight, MaxTurns: p.cfg.MaxTurns, Parallel: p.cfg.Parallel, ToolParallel: p.cfg.ToolParallel,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"github.com/toolbus/toolbus/internal/cli"
 	"github.com/toolbus/toolbus/internal/natstest"
 	"github.com/toolbus/toolbus/registry"
+	"github.com/toolbus/toolbus/tool"
+	"github.com/toolbus/toolbus/worker"
 )
 
 func settings(t *testing.T, text string) string {
@@ -85,6 +88,21 @@ func TestLists(t *testing.T) {
 	var workers []registry.WorkerInfo
 	if s = command("", "workers", at, "--json"); json.Unmarshal([]byte(s.out), &workers) != nil || len(workers) != 1 {
 		t.Errorf("workers --json wrote %s, want one worker", s.out)
+	}
+}
+
+// What may surprise of tools is for the log of who serves them, not for who lists them.
+func TestListsGiveNoAdvice(t *testing.T) {
+	server := natstest.Server(t)
+	at := "--nats-url=" + server.ClientURL()
+	employ(t, server, worker.Tool{
+		Manifest: tool.Manifest{ID: "send_mail", Effect: tool.Write},
+		Handler:  worker.HandlerFunc(func(context.Context, *worker.Call) (any, error) { return nil, nil }),
+	})
+	for _, list := range []string{"tools", "workers"} {
+		if s := command("", list, at); s.code != 0 || strings.Contains(s.err, "idempotency") || !strings.Contains(s.out, "send_mail") {
+			t.Errorf("%s ended with %d and wrote\n%s%s\nwant the tool, and no advice", list, s.code, s.out, s.err)
+		}
 	}
 }
 

@@ -62,6 +62,12 @@ func TestTurnMistakes(t *testing.T) {
 		{[]string{"turn", "run", trip, "--turn=a.b"}, cli.ExitUsage, "a.b"},
 		{[]string{"turn", "run", planFile(t, "calls: 3")}, cli.ExitUsage, "plan.yaml:1: calls: expected a list, got 3"},
 		{[]string{"turn", "run", trip, "--nats-url=nats://127.0.0.1:1"}, cli.ExitUnavailable, `start one with "executor dev"`},
+		{[]string{"tools", "--nats-url=http://127.0.0.1:1"}, cli.ExitUsage, `scheme "http": expected nats, tls, ws or wss`},
+		{[]string{"tools", "--nats-url=nats://127.0.0.1:70000"}, cli.ExitUsage, "port 70000: expected 1 to 65535"},
+		{[]string{"tools", "--creds=/none.creds"}, cli.ExitUsage, "/none.creds"},
+		{[]string{"tools", "--prefix=a.b"}, cli.ExitUsage, "a.b"},
+		{[]string{"dev", "--port=70000"}, cli.ExitUsage, "--port: expected 1 to 65535, 0 for 4222 or -1 for any free one, got 70000"},
+		{[]string{"serve", "--embedded", "--port=-2"}, cli.ExitUsage, "--port: expected 1 to 65535"},
 		{[]string{"trace"}, cli.ExitUsage, "expected the id of one turn, got 0 words"},
 		{[]string{"trace", "a b"}, cli.ExitUsage, "a b"},
 		{[]string{"trace", "t", "--json", "--svg=x"}, cli.ExitUsage, "[json svg]"},
@@ -175,8 +181,9 @@ func TestScreenOfManyCalls(t *testing.T) {
 		{Type: wire.ProgressEvent, Call: "a", Attempt: 1, Progress: &wire.ProgressRecord{Done: 1, Total: 2}},
 		{Type: wire.ProgressEvent, Call: "b", Attempt: 1, Progress: &wire.ProgressRecord{Done: 1, Total: 4}},
 		{Type: wire.ProgressEvent, Call: "a", Attempt: 1, Progress: &wire.ProgressRecord{Done: 2, Total: 2}},
-		{Type: wire.ToolError, Call: "a", Attempt: 1, Error: fault.New(fault.Upstream, "no"), Classification: "transient", Decision: "alternative", Because: "it is used up"},
-		{Type: wire.AlternativeChosen, Call: "a", Tool: "y", Because: "x has failed for good"},
+		{Type: wire.ToolError, Call: "a", Attempt: 1, Error: fault.New(fault.Upstream, "no"), Classification: "transient", Decision: "alternative", Because: "it is used up; y is tried instead"},
+		{Type: wire.AlternativeChosen, Call: "a", Tool: "y", Because: "it is used up; y is tried instead"},
+		{Type: wire.AlternativeChosen, Call: "a", Tool: "z", Because: "the circuit breaker of y is open"},
 		{Type: wire.TurnDeadline},
 		{Type: wire.CallSettled, Call: "b", Result: &tool.Result{Status: tool.TimedOut, Sentence: "b timed \x1bout"}},
 		{Type: wire.ToolError}, {Type: wire.ProgressEvent}, {Type: wire.CallSettled}, {},
@@ -187,10 +194,10 @@ func TestScreenOfManyCalls(t *testing.T) {
 	want := ` 100.0 ms  a: attempt 1 at x on w1
  200.0 ms  a: progress 50 %
  300.0 ms  b: progress 25 %
- 500.0 ms  a: upstream (transient) → alternative, because it is used up
- 600.0 ms  a: → y, because x has failed for good
- 700.0 ms  the deadline has come
- 800.0 ms  b: … b timed ·out
+ 500.0 ms  a: upstream (transient) → alternative, because it is used up; y is tried instead
+ 700.0 ms  a: → z, because the circuit breaker of y is open
+ 800.0 ms  the deadline has come
+ 900.0 ms  b: … b timed ·out
 `
 	if b.String() != want {
 		t.Errorf("the screen shows\n%s\nwant\n%s", b.String(), want)

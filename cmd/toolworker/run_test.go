@@ -244,6 +244,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"exec", "-m", manifest, "--max-output=0", "sh"}, cli.ExitUsage, "--max-output must be at least 1 byte"},
 		{[]string{"exec", "-m", manifest, "--nats-url", nowhere, "sh"}, cli.ExitUnavailable, `start one with "executor dev"`},
 		{[]string{"demo", "--nats-url", nowhere}, cli.ExitUnavailable, `start one with "executor dev"`},
+		{[]string{"demo", "--nats-url", "http://127.0.0.1:1"}, cli.ExitUsage, `scheme "http": expected nats, tls, ws or wss`},
 		{[]string{"demo", "--only", "nope"}, cli.ExitUsage, "there is no demo tool nope"},
 		{[]string{"demo", "--log-level", "loud"}, cli.ExitUsage, `log level "loud"`},
 		{[]string{"demo", "--no-such-flag"}, cli.ExitUsage, "unknown flag: --no-such-flag"},

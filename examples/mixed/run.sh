@@ -72,4 +72,6 @@ for tool in sky packing files_read_text_file disk; do
 	echo "nobody announced the tool $tool" >&2
 	exit 1
 done
-"$tmp/executor" turn run "$here/plan.yaml" --values
+"$tmp/executor" turn run "$here/plan.yaml" --values --turn mixed
+printf '\nWhich shows, while this server is still there:\n\n'
+"$tmp/executor" trace mixed

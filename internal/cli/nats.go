@@ -34,7 +34,8 @@ type Config struct {
 // maxSecret bounds a password or token file, in bytes.
 const maxSecret = 64 << 10
 
-// Bus is c for bus.Connect. Passwords and tokens are read from their files now, less the line end.
+// Bus is c for bus.Connect. Passwords and tokens are read from their files now, less the line end. The error is a mistake in
+// what was given: nobody was asked yet.
 func (c Config) Bus() (bus.Config, error) {
 	if c.PasswordFile != "" && c.User == "" {
 		return bus.Config{}, errors.New("--password-file is given without --user; give both")
@@ -47,7 +48,7 @@ func (c Config) Bus() (bus.Config, error) {
 	if err != nil {
 		return bus.Config{}, err
 	}
-	return bus.Config{
+	cfg := bus.Config{
 		URL:      c.NATSURL,
 		Context:  c.NATSContext,
 		Creds:    c.Creds,
@@ -61,7 +62,8 @@ func (c Config) Bus() (bus.Config, error) {
 		TLSFirst: c.TLSFirst,
 		Prefix:   c.Prefix,
 		ID:       c.ID,
-	}, nil
+	}
+	return cfg, cfg.Check()
 }
 
 func secret(flag, path string) (string, error) {

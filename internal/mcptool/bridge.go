@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolbus/toolbus/fault"
 	"github.com/toolbus/toolbus/worker"
 )
 
@@ -79,16 +77,18 @@ type Bridge struct {
 	changed chan struct{}
 	relist  chan struct{} // the server says that its list is another one
 
-	stop context.CancelCauseFunc
-	done chan struct{} // closed when nothing of the bridge runs any more
+	stop    context.CancelCauseFunc
+	closing <-chan struct{} // closed when Close was called
+	done    chan struct{}   // closed when nothing of the bridge runs any more
 
 	tokens  atomic.Uint64
 	waiting sync.Map // progress token to *worker.Call
 
 	mu      sync.Mutex
-	session *session // nil while the server is away
-	away    string   // why
-	back    time.Time
+	session *session      // nil while the server is away
+	away    string        // why
+	next    time.Time     // when it is started next, or was: it is starting then
+	turned  chan struct{} // closed when any of these is another
 	tools   []worker.Tool
 	digest  string // of the tools
 	told    string // the last complaint about the list, so as to say it once
@@ -108,6 +108,7 @@ func Open(ctx context.Context, cfg Config) (*Bridge, error) {
 		changed: make(chan struct{}, 1),
 		relist:  make(chan struct{}, 1),
 		done:    make(chan struct{}),
+		turned:  make(chan struct{}),
 	}
 	var err error
 	if b.header, err = expandAll(cfg.Header); err != nil {
@@ -130,7 +131,7 @@ func Open(ctx context.Context, cfg Config) (*Bridge, error) {
 	}
 	<-b.changed // Tools are there, so nothing changed yet
 	keep, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	b.stop = stop
+	b.stop, b.closing = stop, keep.Done()
 	go func() {
 		defer close(b.done)
 		defer b.http.CloseIdleConnections()
@@ -212,13 +213,4 @@ func (b *Bridge) Changed() <-chan struct{} { return b.changed }
 func (b *Bridge) Close() {
 	b.stop(errClosed)
 	<-b.done
-}
-
-// gone is the refusal of a call while the server is away.
-func (b *Bridge) gone() *fault.Fault {
-	f := fault.New(fault.Unavailable, "the MCP server is away: %s", strings.ToValidUTF8(b.away, "\uFFFD"))
-	if wait := time.Until(b.back); wait > 0 {
-		f.RetryAfterMs = wait.Milliseconds() + 1
-	}
-	return f
 }

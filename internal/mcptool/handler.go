@@ -33,9 +33,13 @@ func flightOf(ctx context.Context) *flight {
 	return f
 }
 
-// Handle calls the tool, once. An error is always a *fault.Fault.
+// Handle calls the tool, once, when there is a session. An error is always a *fault.Fault.
 func (h *handler) Handle(ctx context.Context, c *worker.Call) (any, error) {
 	b := h.b
+	s, refusal := b.reach(ctx)
+	if refusal != nil {
+		return nil, refusal
+	}
 	select {
 	case b.places <- struct{}{}:
 		defer func() { <-b.places }()
@@ -43,13 +47,6 @@ func (h *handler) Handle(ctx context.Context, c *worker.Call) (any, error) {
 		f := fault.New(fault.Overloaded, "the MCP server runs %d calls, which is all it gets at once", cap(b.places))
 		f.RetryAfterMs = busy.Milliseconds()
 		return nil, f
-	}
-	b.mu.Lock()
-	s := b.session
-	refusal := b.gone()
-	b.mu.Unlock()
-	if s == nil {
-		return nil, refusal
 	}
 
 	token := strconv.FormatUint(b.tokens.Add(1), 10)

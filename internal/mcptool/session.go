@@ -41,6 +41,7 @@ func (b *Bridge) connect(ctx context.Context) (*session, error) {
 	}
 	b.mu.Lock()
 	b.session = s
+	b.turn()
 	b.mu.Unlock()
 	return s, nil
 }
@@ -131,7 +132,8 @@ func (b *Bridge) keep(ctx context.Context, s *session) {
 func (b *Bridge) lost(why string, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.session, b.away, b.back = nil, clip(why), time.Now().Add(wait)
+	b.session, b.away, b.next = nil, clip(why), time.Now().Add(wait)
+	b.turn()
 	if why == errClosed.Error() {
 		return // as was wished
 	}

@@ -158,7 +158,7 @@ func (c *chart) take(ev *wire.Event, at float64) {
 		c.deadline = at
 	case wire.CancelRequested:
 		if ev.Call == "" {
-			c.note(at, "cancel was asked for")
+			c.note(at, cancelText(ev))
 		}
 	case wire.TurnEnded:
 		c.turnEnded(ev, at)

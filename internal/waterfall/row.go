@@ -37,7 +37,7 @@ func (r *row) take(ev *wire.Event, at float64) {
 	case wire.BreakerChanged:
 		r.note(at, breakerText(ev))
 	case wire.CancelRequested:
-		r.note(at, "cancel was asked for")
+		r.note(at, cancelText(ev))
 	case wire.CallSkipped:
 		text := "skipped"
 		if ev.BecauseOf != "" {
@@ -261,6 +261,13 @@ func because(what, why string) string {
 		return what
 	}
 	return what + ", because " + why
+}
+
+func cancelText(ev *wire.Event) string {
+	if ev.Because != "" {
+		return because("cancelled", ev.Because)
+	}
+	return "cancel was asked for"
 }
 
 func breakerText(ev *wire.Event) string {

@@ -279,6 +279,17 @@ func TestBrokenWriter(t *testing.T) {
 	}
 }
 
+// A cancel that nobody asked for says why it came.
+func TestCancelSaysWhy(t *testing.T) {
+	for why, want := range map[string]string{"": "cancel was asked for", "the turn's client is gone": "cancelled, because the turn's client is gone"} {
+		s := new(story).start("a").ready(0, "a").try(0, "a", 1, "x").at(50, wire.CancelRequested, "", wire.Event{Because: why}).ended(60, wire.CancelledTurn, "Cancelled")
+		var b bytes.Buffer
+		if err := Text(&b, s.events, 100, false); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("Text wrote\n%s, %v\nwant …%s…", &b, err, want)
+		}
+	}
+}
+
 func TestFit(t *testing.T) {
 	for _, tc := range []struct {
 		in    string
