@@ -17,8 +17,10 @@ import (
 // mend that.
 var ErrCannotServe = errors.New("it cannot serve")
 
-// ensureTime bounds EnsureStream, whatever its context says.
-const ensureTime = 10 * time.Second
+const (
+	ensureTime  = 10 * time.Second       // bounds EnsureStream, whatever its context says
+	firstAnswer = 500 * time.Millisecond // for the first question about a stream; each further one has twice as long
+)
 
 // EnsureStream creates a stream where there is none of that name, and else checks the one that stands. Any number of
 // processes may do it at once. A stream that stands is never changed. Where it cannot serve, that is an ErrCannotServe
@@ -41,12 +43,12 @@ func (c *Conn) EnsureStream(ctx context.Context, want jetstream.StreamConfig, lo
 }
 
 func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig, log *slog.Logger) error {
-	s, err := c.js.Stream(ctx, want.Name)
+	s, err := c.stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = c.js.CreateStream(ctx, want)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody was faster
-		s, err = c.js.Stream(ctx, want.Name)
+		s, err = c.stream(ctx, want.Name)
 	}
 	if err != nil {
 		return err
@@ -63,6 +65,19 @@ func (c *Conn) ensureStream(ctx context.Context, want jetstream.StreamConfig, lo
 		log.Warn("a stream is not as we would create it; leaving it so", "stream", want.Name, "differs", drift)
 	}
 	return nil
+}
+
+// stream is the stream of that name. It asks again, for a cluster gives no answer at all about a stream that somebody is
+// creating, until it has a leader.
+func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	for wait := firstAnswer; ; wait *= 2 {
+		once, cancel := context.WithTimeout(ctx, wait)
+		s, err := c.js.Stream(once, name)
+		cancel()
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return s, err
+		}
+	}
 }
 
 // lacking is what a stream needs to serve, and does not have.

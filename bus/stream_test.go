@@ -64,3 +64,24 @@ func TestEnsureStreamCannotServe(t *testing.T) {
 		}
 	}
 }
+
+// A cluster does not answer who asks for a stream that is being created. Whoever starts beside others must not wait for that
+// answer until its time is up.
+func TestEnsureStreamAsksAgain(t *testing.T) {
+	c := natstest.Dial(t, bus.Config{URL: configured(t, "").ClientURL()})
+	asked := 0
+	sub, err := c.NATS().Subscribe("$JS.API.STREAM.INFO.A", func(m *nats.Msg) {
+		if asked++; asked > 1 {
+			_ = m.Respond([]byte(`{"type":"io.nats.jetstream.api.v1.stream_info_response","config":{"name":"A","subjects":["a"]}}`))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.EnsureStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}, nil); err != nil {
+		t.Errorf("EnsureStream = %v, want the answer to its second question", err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
+}

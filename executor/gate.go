@@ -30,7 +30,7 @@ type gate struct {
 	fold     breaker.Fold
 	cause    string // the turn of the last outcome in fold
 	settles  []settle
-	settling bool // a probe of ours has ended since the writer last rested
+	settling bool   // a probe of ours has ended since the writer last rested
 	asking   []*ask // in the order of their calls
 	writing  bool
 	pending  *change   // what was sent and nobody knows the fate of
@@ -68,6 +68,29 @@ type grant struct {
 	until time.Time // its lease ends then, by our clock
 }
 
+// A caller is who wants to be let through, and is told later.
+type caller interface {
+	let(p pass, ok bool) bool // as ask has it
+}
+
+// enter says whether a call may go now: with Pass, with what is in p; with breaker.Ask, c will be told; else not. What this
+// executor knows of its own probes holds, although the store has yet to be told: a call that stands in the way of one that
+// has ended waits until that is written.
+func (g *gate) enter(now time.Time, p *pass, c caller) breaker.Answer {
+	for {
+		s := g.seen.Load()
+		a := g.admit(now, p)
+		switch {
+		case a == breaker.Pass:
+			return breaker.Pass
+		case (a == breaker.Ask || s.State() == breaker.HalfOpen) && g.ask(a == breaker.Ask, c.let):
+			return breaker.Ask
+		case g.seen.Load() == s:
+			return breaker.Refuse
+		} // what it was refused for is over
+	}
+}
+
 // admit says whether a call may go now, and with Pass fills in p. With breaker.Ask it may go if ask wins.
 func (g *gate) admit(now time.Time, p *pass) breaker.Answer {
 	if g.alone || g.gates.away.Load() {
@@ -75,22 +98,11 @@ func (g *gate) admit(now time.Time, p *pass) breaker.Answer {
 	}
 	s := g.seen.Load()
 	if !s.Settled() {
-		a := g.asks(s, now)
-		if a == breaker.Refuse && s.State() == breaker.HalfOpen && g.hasMore(s) {
-			return breaker.Ask
-		}
-		if a != breaker.Pass {
+		if a := g.asks(s, now); a != breaker.Pass {
 			return a
 		}
 	}
 	return g.admitHere(now, s, p, false)
-}
-
-// hasMore says that more is known here than what s says: a probe in a call's way has ended.
-func (g *gate) hasMore(s *breaker.Seen) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.settling || g.seen.Load() != s
 }
 
 // asks is the word of the shared breaker.
@@ -146,13 +158,13 @@ func (g *gate) back(now time.Time) {
 	g.kick()
 }
 
-// ask tries to take a probe. done is called once, on another goroutine, within askTimeout; where another call is asking
-// already, ask returns false and done is not called, unless both wait for a probe that has ended. Where done says that it
-// has no use for the grant, the grant is given back.
-func (g *gate) ask(done func(pass, bool) bool) bool {
+// ask tries to take a probe, and waits for the end of one of ours that is being written. done is called once, on another
+// goroutine, within askTimeout. Where there is neither, for none is free or another call is asking already, ask returns
+// false and done is not called. Where done says that it has no use for the grant, the grant is given back.
+func (g *gate) ask(free bool, done func(pass, bool) bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.asking) > 0 && !g.settling || !g.kicked() {
+	if !g.settling && (!free || len(g.asking) > 0) || !g.kicked() {
 		return false
 	}
 	a := &ask{nonce: nonce(), done: done}

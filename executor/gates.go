@@ -55,7 +55,7 @@ func newGates(store kvstate.Store, c *bus.Conn, log *slog.Logger) *gates {
 	gs := &gates{store: store, bus: c, me: c.ID(), log: log, born: time.Now()}
 	gs.ctx, gs.stop = context.WithCancel(context.Background())
 	gs.others.seen = map[string]time.Time{}
-	gs.away.Store(store == nil)
+	gs.away.Store(true) // until the copy is whole for the first time
 	return gs
 }
 
@@ -191,7 +191,7 @@ func (gs *gates) take(u kvstate.Update) {
 	case u.Synced:
 		gs.whole()
 		if gs.away.CompareAndSwap(true, false) {
-			gs.log.Info("breakers are shared again")
+			gs.log.Info("breakers are shared")
 			gs.each(func(g *gate) { g.back(time.Now()) })
 		}
 	case u.Deleted:

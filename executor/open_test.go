@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +46,7 @@ func TestOpenTurn(t *testing.T) {
 		if err != nil || told(out) != `completed a=success:{"id":7} b=success:null c=success:{"of":7}` {
 			t.Errorf("outcome %s, %v", told(out), err)
 		}
+		synctest.Wait() // the outcome goes out a moment before
 		if n := st.exec.InFlight(); n != 0 {
 			t.Errorf("%d calls in flight after the end, want none", n)
 		}

@@ -26,10 +26,10 @@ func (j *job) send(now time.Time, do *turn.Effect) *fault.Fault {
 	if f := j.allow(now, do.Retry); f != nil {
 		return f
 	}
-	switch answer := j.gate.admit(now, &j.pass); {
-	case answer == breaker.Pass:
+	switch j.gate.enter(now, &j.pass, a) {
+	case breaker.Pass:
 		return j.launch(now, a)
-	case answer == breaker.Ask && j.gate.ask(a.let):
+	case breaker.Ask:
 		return nil
 	}
 	return j.circuitOpen(now)

@@ -85,29 +85,25 @@ func (s *seat) call(ctx context.Context, gs *gates) {
 	for ctx.Err() == nil {
 		now, g := time.Now(), gs.gate("tool", s.policy)
 		var p pass
-		answer := g.admit(now, &p)
-		switch answer {
-		case breaker.Pass:
+		if g.enter(now, &p, callFunc(func(p pass, ok bool) bool {
+			if !ok || p.probe == nil {
+				return false
+			}
+			left := time.Until(p.probe.until)
+			if left <= 0 || s.roll(10) == 0 { // too late, or its caller is gone
+				return false
+			}
+			d := min(left, time.Duration(s.roll(4000))*time.Millisecond)
+			outcome := []breaker.Outcome{breaker.Success, breaker.Success, breaker.Failure, breaker.Neutral}[s.roll(4)]
+			go func() {
+				s.tool.run(p.epoch, d)
+				if ctx.Err() == nil && s.roll(10) > 0 { // else it is lost
+					g.report(time.Now(), &p, breaker.Report{Outcome: outcome}, "")
+				}
+			}()
+			return true
+		})) == breaker.Pass {
 			g.report(now, &p, breaker.Report{Outcome: breaker.Failure}, "")
-		case breaker.Ask:
-			g.ask(func(p pass, ok bool) bool {
-				if !ok || p.probe == nil {
-					return false
-				}
-				left := time.Until(p.probe.until)
-				if left <= 0 || s.roll(10) == 0 { // too late, or its caller is gone
-					return false
-				}
-				d := min(left, time.Duration(s.roll(4000))*time.Millisecond)
-				outcome := []breaker.Outcome{breaker.Success, breaker.Success, breaker.Failure, breaker.Neutral}[s.roll(4)]
-				go func() {
-					s.tool.run(p.epoch, d)
-					if ctx.Err() == nil && s.roll(10) > 0 { // else it is lost
-						g.report(time.Now(), &p, breaker.Report{Outcome: outcome}, "")
-					}
-				}()
-				return true
-			})
 		}
 		time.Sleep(time.Duration(20+s.roll(60)) * time.Millisecond)
 	}

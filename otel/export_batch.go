@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,7 +32,7 @@ type batcher struct {
 	ended   chan struct{}
 	mu      sync.Mutex
 	waiting []trace.ReadOnlySpan
-	dropped int
+	dropped int // in all
 	closed  bool
 
 	spare []trace.ReadOnlySpan // for waiting; of who holds turn
@@ -50,10 +51,10 @@ func newBatcher(to trace.SpanExporter) *batcher {
 	return b
 }
 
-// number is a variable that is a number above zero, else what is usual.
+// number is a variable that is a number above zero, else what is usual. As milliseconds the largest is 24 days.
 func number(name string, usual int) int {
 	if n, err := strconv.Atoi(variable(name)); err == nil && n > 0 {
-		return n
+		return min(n, math.MaxInt32)
 	}
 	return usual
 }
@@ -88,6 +89,7 @@ func (b *batcher) run() {
 	defer close(b.ended)
 	t := time.NewTicker(b.every)
 	defer t.Stop()
+	told := 0
 	for {
 		select {
 		case <-b.full:
@@ -95,10 +97,29 @@ func (b *batcher) run() {
 		case <-b.ctx.Done():
 			return
 		}
-		if err := b.ForceFlush(b.ctx); err != nil && b.ctx.Err() == nil {
+		err := b.ForceFlush(b.ctx)
+		if n := b.drops(); n > told {
+			told, err = n, errors.Join(crowded(n), err)
+		}
+		if err != nil && b.ctx.Err() == nil {
 			otelapi.Handle(err)
 		}
 	}
+}
+
+// drops is how many spans were dropped so far.
+func (b *batcher) drops() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}
+
+// crowded says that n spans were dropped in all: what was said of some may have been held back. It is nil where none was.
+func crowded(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d spans were dropped so far: they came faster than they are exported", n)
 }
 
 // ForceFlush exports what waits.
@@ -110,13 +131,10 @@ func (b *batcher) ForceFlush(ctx context.Context) error {
 		return ctx.Err()
 	}
 	b.mu.Lock()
-	due, dropped := b.waiting, b.dropped
-	b.waiting, b.dropped = b.spare[:0], 0
+	due := b.waiting
+	b.waiting = b.spare[:0]
 	b.mu.Unlock()
 	var errs []error
-	if dropped > 0 {
-		errs = append(errs, fmt.Errorf("%d spans were dropped: they came faster than they are exported", dropped))
-	}
 	for batch := range slices.Chunk(due, b.size) {
 		if err := b.export(ctx, batch); err != nil {
 			errs = append(errs, err)
@@ -148,5 +166,5 @@ func (b *batcher) Shutdown(ctx context.Context) error {
 	if end := b.to.Shutdown(ctx); err == nil {
 		err = end
 	}
-	return err
+	return errors.Join(crowded(b.drops()), err)
 }

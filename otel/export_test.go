@@ -2,7 +2,9 @@ package otel
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -236,8 +238,8 @@ func TestBatches(t *testing.T) {
 	}
 	end(7) // room for four of them
 	close(to.let)
-	if err := b.Shutdown(t.Context()); err != nil && !strings.Contains(err.Error(), "3 spans were dropped") {
-		t.Errorf("shutdown = %v", err)
+	if err := b.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "3 spans were dropped") {
+		t.Errorf("shutdown = %v, want that 3 spans were dropped", err)
 	}
 	end(1)
 	if err := b.Shutdown(t.Context()); err != nil {
@@ -263,5 +265,85 @@ func TestShutdownOfAHungExporter(t *testing.T) {
 	}
 	if !to.ended || len(to.names) > 0 {
 		t.Errorf("ended %t, exported %v; want true and nothing", to.ended, to.names)
+	}
+}
+
+// Nor does one hold the program up that does not heed its time.
+func TestShutdownOfADeafExporter(t *testing.T) {
+	let := make(chan struct{})
+	defer close(let)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := flushed("spans", func(context.Context) error { <-let; return nil })(ctx)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("shutdown = %v, want %v", err, context.Canceled)
+	}
+}
+
+// A tally counts the spans that it gets, by name.
+type tally struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (y *tally) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, span := range spans {
+		y.by[span.Name()]++
+	}
+	return nil
+}
+
+func (*tally) Shutdown(context.Context) error { return nil }
+
+// However many end spans and flush at once, each span is exported once or counted as dropped.
+func TestSpansAreExportedOnceOrDropped(t *testing.T) {
+	for name, value := range map[string]string{
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "7", "OTEL_BSP_MAX_QUEUE_SIZE": "50", "OTEL_BSP_SCHEDULE_DELAY": "1", "OTEL_BSP_EXPORT_TIMEOUT": "",
+	} {
+		t.Setenv(name, value)
+	}
+	to := &tally{by: map[string]int{}}
+	b := newBatcher(to)
+	spans := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b), sdktrace.WithSampler(sdktrace.AlwaysSample())).Tracer("test")
+	const each, of = 2000, 8
+	var all sync.WaitGroup
+	for who := range of {
+		all.Go(func() {
+			for i := range each {
+				_, s := spans.Start(context.Background(), fmt.Sprint(who, "-", i))
+				s.End()
+				if i%100 == who {
+					if err := b.ForceFlush(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	_ = b.Shutdown(t.Context()) // says what was dropped
+	for name, n := range to.by {
+		if n != 1 {
+			t.Errorf("span %s was exported %d times", name, n)
+		}
+	}
+	if got := len(to.by) + b.drops(); got != each*of {
+		t.Errorf("%d spans were exported and %d dropped, want %d in all", len(to.by), b.drops(), each*of)
+	}
+}
+
+// What somebody means by never is no time that overflows.
+func TestHugeNumbers(t *testing.T) {
+	for _, name := range []string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT"} {
+		t.Setenv(name, strconv.Itoa(math.MaxInt))
+	}
+	to := &tally{by: map[string]int{}}
+	b := newBatcher(to)
+	_, s := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b), sdktrace.WithSampler(sdktrace.AlwaysSample())).Tracer("test").Start(t.Context(), "span")
+	s.End()
+	if err := b.Shutdown(t.Context()); err != nil || to.by["span"] != 1 {
+		t.Errorf("shutdown = %v, exported %v; want nil and the span", err, to.by)
 	}
 }

@@ -20,8 +20,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// flushTime bounds the shutdown: what is not exported by then is lost.
-const flushTime = 5 * time.Second
+const (
+	flushTime = 5 * time.Second        // bounds the shutdown: what is not exported by then is lost
+	heedTime  = 100 * time.Millisecond // how long who is told that it is over may take to end
+)
 
 // A Config says who we are, where the environment does not.
 type Config struct {
@@ -62,12 +64,25 @@ func Setup(ctx context.Context, cfg Config) (shutdown func(context.Context) erro
 
 func nothing(context.Context) error { return nil }
 
-// flushed is a provider's shutdown with a bound, and with a word on what it could not export.
+// flushed is a provider's shutdown with a bound, and with a word on what it could not export. The bound holds for exporters
+// too that do not heed it, such as a console that writes into a pipe which nobody reads: those are left behind.
 func flushed(what string, shutdown func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, flushTime)
 		defer cancel()
-		if err := shutdown(ctx); err != nil {
+		over := make(chan error, 1)
+		go func() { over <- shutdown(ctx) }()
+		var err error
+		select {
+		case err = <-over:
+		case <-ctx.Done():
+			select {
+			case err = <-over:
+			case <-time.After(heedTime):
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("export the last %s: %w", what, err)
 		}
 		return nil

@@ -75,6 +75,22 @@ func TestContentOnOptIn(t *testing.T) {
 	}
 }
 
+// A turn that is cancelled because its client is gone says so on its span.
+func TestCancelSaysWhy(t *testing.T) {
+	kept := collect()
+	tr, _ := follow(t, otel.TraceConfig{Provider: kept.provider(t, "test")}, nil)
+	tr.Event(&wire.Event{Type: wire.CancelRequested, Because: "the turn's client is gone"})
+	settle(tr, tool.Result{Call: "a", Status: tool.Cancelled}, wire.CancelledTurn)
+	for _, s := range kept.await(t, 1, "turn") {
+		for _, ev := range s.Events {
+			if s.Name == "turn" && ev.Name == "toolbus.cancel" && len(ev.Attributes) == 1 && ev.Attributes[0].Value.AsString() == "the turn's client is gone" {
+				return
+			}
+		}
+	}
+	t.Error("no span of a turn says why it was cancelled")
+}
+
 func TestUnsampledIsHandedOnAndNotFollowed(t *testing.T) {
 	got := collect()
 	never := got.provider(t, "executor", sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))

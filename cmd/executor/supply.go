@@ -48,15 +48,16 @@ func (s *supply) look(ctx context.Context) time.Duration {
 	all.Wait()
 	next := laterLook
 	for i, n := range s.needs {
-		switch err := errs[i]; {
-		case errors.Is(ctx.Err(), context.Canceled):
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return next // this process ends
-		case err != nil && n.err == nil:
-			s.log.Warn(n.lack, "why", err)
-		case err == nil && n.err != nil:
+		}
+		before := *n
+		switch n.err = errs[i]; {
+		case n.err != nil && (before.err == nil || n.hopeless() && !before.hopeless()):
+			s.log.Warn(n.lack, "why", n.err)
+		case n.err == nil && before.err != nil:
 			s.log.Info(n.have)
 		}
-		n.err = errs[i]
 		if n.err != nil && !n.hopeless() {
 			next = soonerLook
 		}

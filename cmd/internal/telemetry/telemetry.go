@@ -4,6 +4,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -33,7 +34,7 @@ type Telemetry struct {
 	Metrics *toolotel.Metrics // nil where nobody wants figures
 	Admin   *admin.Server     // nil where it does not listen
 
-	flushes []func()
+	flushes []func() error
 	ends    []func()
 }
 
@@ -100,11 +101,7 @@ func (t *Telemetry) announce() {
 
 // last has flush called at the end. It bounds itself.
 func (t *Telemetry) last(ctx context.Context, flush func(context.Context) error) {
-	t.flushes = append(t.flushes, func() {
-		if err := flush(context.WithoutCancel(ctx)); err != nil {
-			t.Log.Warn("the last telemetry was not exported", "error", err)
-		}
-	})
+	t.flushes = append(t.flushes, func() error { return flush(context.WithoutCancel(ctx)) })
 }
 
 // Watch shows figures until Close.
@@ -125,11 +122,15 @@ func (t *Telemetry) Close() {
 	for i := len(t.ends) - 1; i >= 0; i-- {
 		t.ends[i]()
 	}
+	errs := make([]error, len(t.flushes))
 	var all sync.WaitGroup
-	for _, flush := range t.flushes {
-		all.Go(flush)
+	for i, flush := range t.flushes {
+		all.Go(func() { errs[i] = flush() })
 	}
 	all.Wait()
+	if err := errors.Join(errs...); err != nil { // in one line: of lines that are alike the log holds back the second
+		t.Log.Warn("the last telemetry was not exported", "error", err)
+	}
 	t.ends, t.flushes = nil, nil
 }
 

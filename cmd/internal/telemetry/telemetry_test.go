@@ -40,9 +40,30 @@ func TestTheLastIsExportedAllAtOnce(t *testing.T) {
 		}
 	}))
 	defer collector.Close()
+	said := last(t, collector.URL)
+	if strings.Contains(said, "was not exported") || len(came) != 3 {
+		t.Errorf("the collector got %v, and the log says\n%s", came, said)
+	}
+}
+
+// What could not be exported is said of each kind.
+func TestTheLastIsNotExported(t *testing.T) {
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) }))
+	defer collector.Close()
+	said := last(t, collector.URL)
+	for _, kind := range []string{"the last spans: ", "the last metrics: ", "the last log lines: "} {
+		if !strings.Contains(said, kind) {
+			t.Errorf("the log says\n%s\nand nothing of %s", said, kind)
+		}
+	}
+}
+
+// last starts what sends all three kinds to a collector, has something of each to be sent at the end, and is what the log says.
+func last(t *testing.T, collector string) string {
+	t.Helper()
 	for name, value := range map[string]string{
 		"OTEL_SDK_DISABLED": "", "OTEL_TRACES_EXPORTER": "otlp", "OTEL_METRICS_EXPORTER": "otlp", "OTEL_LOGS_EXPORTER": "otlp",
-		"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_TRACES_SAMPLER": "",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": collector, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_TRACES_SAMPLER": "",
 	} {
 		t.Setenv(name, value)
 	}
@@ -55,7 +76,5 @@ func TestTheLastIsExportedAllAtOnce(t *testing.T) {
 	turn.Over()
 	seen.Log.Info("the last")
 	seen.Close()
-	if strings.Contains(stderr.String(), "was not exported") || len(came) != 3 {
-		t.Errorf("the collector got %v, and the log says\n%s", came, &stderr)
-	}
+	return stderr.String()
 }

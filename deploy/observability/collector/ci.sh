@@ -34,6 +34,8 @@ if ! command -v python3 >/dev/null || ! once python; then
 fi
 if ! command -v npm >/dev/null || ! once node; then
 	echo "!!! SKIPPED TypeScript: there is no npm, or its registry cannot be reached" >&2
+elif ! [ -e "$sdk/typescript/dist/index.js" ]; then
+	echo "!!! SKIPPED TypeScript: sdk/typescript is not built (npm ci && npm run build)" >&2
 fi
 
 unformatted=$(gofmt -l .)

@@ -3,6 +3,7 @@ package collector_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"testing"
@@ -44,18 +45,23 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// freePorts are n ports of this machine that were free a moment ago.
+// freePorts are n ports of this machine that were free a moment ago. They lie below those that systems give to connections
+// and to listeners that ask for port 0, so that nobody takes one before whoever is told it.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 100 * n {
+		port := 12000 + rand.IntN(20000)
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		defer l.Close() // at the end, so that no two are the same
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if ports = append(ports, port); len(ports) == n {
+			return ports
+		}
 	}
-	return ports
+	t.Fatal("there are no free ports")
+	return nil
 }
 
 // freePort is one of freePorts, as host:port.
