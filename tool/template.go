@@ -75,9 +75,9 @@ func ParseTemplate(raw []byte) (*Template, []error) {
 	return &t, nil
 }
 
-// marked is false where there can be nothing to fill. The first that it looks for is a $ as an escape.
+// marked is false where there can be nothing to fill. The letters of a marker may be written as escapes.
 func marked(raw []byte) bool {
-	if bytes.IndexByte(raw, '\\') >= 0 && bytes.Contains(raw, []byte(`\u0024`)) {
+	if bytes.IndexByte(raw, '\\') >= 0 && bytes.Contains(raw, []byte(`\u00`)) {
 		return true
 	}
 	return bytes.IndexByte(raw, '$') >= 0 &&

@@ -53,6 +53,7 @@ func TestTemplateFill(t *testing.T) {
 		{"a literal", `{"q": {"$literal": {"$from": "search", "x": {"$arg": 1}}}, "w": {"$from":"weather"}}`, `{"q": {"$from": "search", "x": {"$arg": 1}}, "w": "sunny"}`},
 		{"a literal literal", `{"q":{"$literal":{"$literal":1}}}`, `{"q":{"$literal":1}}`},
 		{"an escape is the same key", `{"q":{"\u0024from":"weather"}}`, `{"q":"sunny"}`},
+		{"of any of its letters", `{"q":{"$\u0066rom":"weather"}}`, `{"q":"sunny"}`},
 	} {
 		tmpl, errs := ParseTemplate([]byte(c.args))
 		if errs != nil || tmpl == nil {
