@@ -173,7 +173,12 @@ func (w *Worker) listen(name string) error {
 		return err
 	}
 	w.places[name] = p
-	if p.call, err = w.subscribe(w.subjects.Call(name), wire.QueueGroup, func(m *nats.Msg) { w.takeCall(m, name, false) }); err != nil {
+	take := func(m *nats.Msg) {
+		var h heads
+		h.read(m.Header)
+		w.takeCall(m, &h, name, false)
+	}
+	if p.call, err = w.subscribe(w.subjects.Call(name), wire.QueueGroup, take); err != nil {
 		return err
 	}
 	w.places[name] = p

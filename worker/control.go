@@ -11,10 +11,11 @@ import (
 
 // takeOwn is a message on the worker's own subject: a call that was sent here by choice, or a control frame.
 func (w *Worker) takeOwn(m *nats.Msg) {
-	frame := wire.FrameOf(m.Header)
-	switch frame {
+	var h heads
+	h.read(m.Header)
+	switch frame := h.kind(); frame {
 	case "":
-		w.takeCall(m, "", true)
+		w.takeCall(m, &h, "", true)
 	case wire.Cancel:
 		w.takeCancel(m, "")
 	case wire.Ping:

@@ -3,9 +3,12 @@ package worker
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/toolbus/toolbus/fault"
+	"github.com/toolbus/toolbus/tool"
 	"github.com/toolbus/toolbus/wire"
 )
 
@@ -108,4 +111,44 @@ func TestAStoppingRunIsNotJoined(t *testing.T) {
 		a.want("result 1") // it had completed
 		h.ask("t", attempt("t1/c1/3", 0), "").want("result 1")
 	})
+}
+
+// A run under a key of its own, for a call that has an answer already, does not hide that answer from the bound.
+func TestAnAnswerCountsForAsLongAsItIsKept(t *testing.T) {
+	for how, frames := range map[string][]string{
+		"finish":  {"result 1"},
+		"join":    {"accept", "result 1"},
+		"abandon": {"accept", "error timeout unknown"},
+	} {
+		bubble(t, func(h *house) {
+			g := newGate()
+			w := h.start(Config{}, g.deaf(tool.Manifest{ID: "t", Effect: tool.Read}))
+			g.let <- strings.Repeat("x", 10_000)
+			h.ask("t", attempt("t1/c1/1", 0), "").next()
+			first := w.memory.bytes
+			if first < 10_000 {
+				h.Fatalf("%d bytes are remembered, want the answer", first)
+			}
+
+			ref := "t1/c1/2"
+			if how == "join" {
+				ref = "t2/c1/1"
+			}
+			a := h.ask("t", with(attempt(ref, 1000), "Tb-Key", "k"), "")
+			if how == "join" {
+				h.ask("t", with(attempt("t1/c1/2", 0), "Tb-Key", "k"), "")
+			}
+			if how != "abandon" {
+				g.let <- 1
+			}
+			a.want(frames...)
+			synctest.Wait()
+			if got := w.memory.bytes; got < first {
+				h.Errorf("%s: %d bytes are remembered, want the %d of the first answer among them", how, got, first)
+			}
+			if how == "abandon" {
+				g.let <- 1
+			}
+		})
+	}
 }

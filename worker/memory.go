@@ -31,21 +31,25 @@ func newMemory[K comparable, V any](ttl time.Duration, maxItems, maxBytes int) *
 // get is the item of key, or nil where it is not known or was forgotten.
 func (m *memory[K, V]) get(key K, now time.Time) *item[K, V] {
 	it := m.items[key]
-	if it == nil || it.kept && now.Sub(it.at) > m.ttl {
+	if it == nil || m.old(it, now) {
 		return nil
 	}
 	return it
 }
 
+func (m *memory[K, V]) old(it *item[K, V], now time.Time) bool {
+	return it.kept && now.Sub(it.at) > m.ttl
+}
+
 // hold is the item of key, made where there is none, and not forgotten until it is kept again.
 func (m *memory[K, V]) hold(key K, now time.Time) *item[K, V] {
-	it := m.get(key, now)
+	it := m.items[key]
 	if it != nil {
+		known := !m.old(it, now)
 		m.unlink(it)
-		return it
-	}
-	if old := m.items[key]; old != nil {
-		m.unlink(old)
+		if known {
+			return it
+		}
 	}
 	it = &item[K, V]{key: key}
 	m.items[key] = it

@@ -26,21 +26,23 @@ type request struct {
 	header   wire.Header
 }
 
-// parse reads the headers of a call that came for tool; "" where the subject does not say.
-func parse(tool string, h wire.Header, data []byte) (request, *fault.Fault) {
+// parse is the call that came for tool with these headers; "" where the subject does not say.
+func (h *heads) parse(tool string, data []byte) (request, *fault.Fault) {
 	q := request{tool: tool, args: data}
-	if len(h) == 0 {
+	if len(h.all) == 0 {
 		return q, nil
 	}
-	q.header = wire.Inbound(h) // a handler that passes its headers on must not be talked into a Nats-Rollup
-
+	q.header = h.all
+	if !h.plain {
+		q.header = wire.Inbound(h.all) // a handler that passes its headers on must not be talked into a Nats-Rollup
+	}
 	if err := wire.CheckHeader(q.header); err != nil {
 		return q, fault.New(fault.InvalidArguments, "%w", err)
 	}
-	if v := wire.Get(h, wire.HeaderFrame); v != "" {
+	if v := h.frame; v != "" {
 		return q, bad(wire.HeaderFrame, "expected none on a call, got %.80q", v)
 	}
-	if v := wire.Get(h, wire.HeaderCall); v != "" {
+	if v := h.call; v != "" {
 		ref, err := wire.ParseCallRef(v)
 		if err != nil {
 			return q, bad(wire.HeaderCall, "%w", err)
@@ -48,35 +50,37 @@ func parse(tool string, h wire.Header, data []byte) (request, *fault.Fault) {
 		q.ref, q.call = ref, v[:strings.LastIndexByte(v, '/')]
 		q.key = q.call
 	}
-	if v := wire.Get(h, wire.HeaderTool); v != "" {
+	if v := h.tool; v != "" {
 		if tool != "" && v != tool {
 			return q, bad(wire.HeaderTool, "it names %.80q and the subject %q", v, tool)
 		}
 		q.tool = v
 	}
-	if codec, err := wire.CodecOf(h); codec != wire.JSON {
-		f := fault.New(fault.Unsupported, "arguments of content type %.80q: send %s", wire.Get(h, wire.HeaderContentType), wire.JSON)
-		f.Execution = fault.NotStarted
-		return q, f.WithCause(err)
+	if h.contentType != "" {
+		if codec, err := wire.CodecOf(h.all); codec != wire.JSON {
+			f := fault.New(fault.Unsupported, "arguments of content type %.80q: send %s", h.contentType, wire.JSON)
+			f.Execution = fault.NotStarted
+			return q, f.WithCause(err)
+		}
 	}
-	if v := wire.Get(h, wire.HeaderTimeout); v != "" {
+	if v := h.timeout; v != "" {
 		ms, err := strconv.Atoi(v)
 		if err != nil || ms <= 0 || ms > wire.MaxMs {
 			return q, bad(wire.HeaderTimeout, "expected milliseconds from 1 to %d, got %.80q", wire.MaxMs, v)
 		}
 		q.timeout = time.Duration(ms) * time.Millisecond
 	}
-	if v := wire.Get(h, wire.HeaderKey); v != "" {
-		q.key = v
+	if h.key != "" {
+		q.key = h.key
 	}
-	q.session = wire.Get(h, wire.HeaderSession)
+	q.session = h.session
 	if len(q.key) > maxKey {
 		return q, bad(wire.HeaderKey, "expected at most %d bytes, got %d", maxKey, len(q.key))
 	}
 	if len(q.session) > maxKey {
 		return q, bad(wire.HeaderSession, "expected at most %d bytes, got %d", maxKey, len(q.session))
 	}
-	if v := wire.Get(h, wire.HeaderBlob); v != "" {
+	if v := h.blob; v != "" {
 		blob, err := wire.ParseBlobRef(v)
 		if err != nil {
 			return q, bad(wire.HeaderBlob, "%w", err)
@@ -86,7 +90,7 @@ func parse(tool string, h wire.Header, data []byte) (request, *fault.Fault) {
 		}
 		q.blob = &blob
 	}
-	q.progress = wire.Get(h, wire.HeaderProgress)
+	q.progress = h.progress
 	return q, nil
 }
 

@@ -19,7 +19,17 @@ func FuzzReceive(f *testing.F) {
 	f.Add("echo", "Tb-Call", "t/c/1/2", "TB-CALL", "//", []byte("null"))
 	f.Fuzz(func(t *testing.T, tool, name1, value1, name2, value2 string, data []byte) {
 		h := wire.Header{name1: {value1}, name2: {value2}}
-		q, bad := parse(tool, h, data)
+		var s heads
+		s.read(h)
+		for _, name := range known {
+			if got, want := *s.place(name), wire.Get(h, name); got != want {
+				t.Errorf("%v: %s = %q, want %q", h, name, got, want)
+			}
+		}
+		if got, want := s.kind(), wire.FrameOf(h); got != want {
+			t.Errorf("%v: kind = %q, want %q", h, got, want)
+		}
+		q, bad := s.parse(tool, data)
 		if bad != nil {
 			if bad.Run() != fault.NotStarted {
 				t.Errorf("%+v: execution = %s, want not_started", bad, bad.Run())

@@ -52,12 +52,12 @@ type run struct {
 	begun   time.Time
 	timeout time.Duration
 	ctx     view
-	cancel  context.CancelCauseFunc
-	release context.CancelFunc
+	next    *run // guarded by the hands, for which it waits
 
 	// Guarded by Worker.mu.
-	memos  []*memoItem // held for as long as the handler runs
-	key    *memoItem   // the one that gets the answer; nil for a bare request
+	memos  []*memoItem  // held for as long as the handler runs
+	held   [2]*memoItem // room for the first of them
+	key    *memoItem    // the one that gets the answer; nil for a bare request
 	leaked bool
 
 	mu       sync.Mutex // held while a frame is published, so that nothing follows the end
@@ -72,19 +72,6 @@ type run struct {
 	one      [1]caller
 }
 
-// A view is the context of a handler, which knows its call.
-type view struct {
-	context.Context
-	call *Call
-}
-
-func (v *view) Value(key any) any {
-	if key == (callKey{}) {
-		return v.call
-	}
-	return v.Context.Value(key)
-}
-
 func (w *Worker) newRun(t *served, q *request, c caller, now time.Time) *run {
 	r := &run{w: w, tool: t, blob: q.blob, begun: now, timeout: q.timeout}
 	if r.timeout == 0 {
@@ -95,14 +82,12 @@ func (w *Worker) newRun(t *served, q *request, c caller, now time.Time) *run {
 	r.callers = r.one[:1]
 	r.giveUp = now.Add(r.timeout + wire.CancelGrace)
 
-	ctx, cancel := context.WithCancelCause(w.base)
-	ctx, release := context.WithDeadlineCause(ctx, now.Add(r.timeout), errTimeout)
-	r.ctx, r.cancel, r.release = view{ctx, &r.call}, cancel, release
+	r.ctx.base, r.ctx.call, r.ctx.deadline = w.base, &r.call, now.Add(r.timeout)
 	r.seen = &r.ctx
 	return r
 }
 
-// start lets the run begin, on its own goroutine.
+// start lets the run begin, on another goroutine.
 func (r *run) start() {
 	first := r.timeout + wire.CancelGrace
 	if r.callers[0].call != "" {
@@ -111,13 +96,12 @@ func (r *run) start() {
 	r.mu.Lock()
 	r.timer = time.AfterFunc(first, r.due)
 	r.mu.Unlock()
-	go r.serve()
+	r.w.hands.take(r)
 }
 
 // serve runs the handler and settles what came of it, whatever the handler does.
 func (r *run) serve() {
-	defer r.cancel(errReturned)
-	defer r.release()
+	defer r.ctx.end()
 	var a answer
 	returned := false
 	defer func() {
@@ -266,7 +250,7 @@ func (r *run) halt(cause error) {
 		r.giveUp = g
 	}
 	r.timer.Reset(time.Until(r.giveUp))
-	r.cancel(cause)
+	r.ctx.stop(cause)
 }
 
 // attach gives the run another caller: in the place of an older attempt at the same call, or beside others. It says no

@@ -22,8 +22,8 @@ const (
 
 // takeCall is what a message that asks for a run leads to: a run, or an answer at once. It runs on the goroutine of a
 // subscription and waits for nothing. Chosen says that the caller chose this worker.
-func (w *Worker) takeCall(m *nats.Msg, name string, chosen bool) {
-	q, f := parse(name, m.Header, m.Data)
+func (w *Worker) takeCall(m *nats.Msg, h *heads, name string, chosen bool) {
+	q, f := h.parse(name, m.Data)
 	if !w.mayAnswer(m.Reply, q.tool) {
 		return
 	}
@@ -93,20 +93,22 @@ func (w *Worker) admit(t *served, q *request, c caller, chosen bool) (a answer, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
+	var m *memoItem
 	if q.call != "" {
 		if g := w.gone.get(q.call, at); g != nil && c.attempt <= g.val {
 			f := fault.New(fault.Cancelled, "the call was cancelled before it came")
 			f.Execution = fault.NotStarted
 			return answer{frame: wire.Stopped, fault: f}, true
 		}
-		if m := w.memory.get(memoKey{t.name, q.call}, at); m != nil && c.attempt < m.val.attempt {
+		if m = w.memory.get(memoKey{t.name, q.call}, at); m != nil && c.attempt < m.val.attempt {
 			return w.no(nack(fault.Cancelled, 0, "attempt %d is older than attempt %d", c.attempt, m.val.attempt)), true
 		}
 	}
-	if q.key != "" {
-		if m := w.memory.get(memoKey{t.name, q.key}, at); m != nil && (m.val.run != nil || m.val.answer != nil) {
-			return w.repeat(m, sum, q, c, at)
-		}
+	if q.key != q.call {
+		m = w.memory.get(memoKey{t.name, q.key}, at)
+	}
+	if m != nil && (m.val.run != nil || m.val.done) {
+		return w.repeat(m, sum, q, c, at)
 	}
 
 	switch {
@@ -121,7 +123,11 @@ func (w *Worker) admit(t *served, q *request, c caller, chosen bool) (a answer, 
 		r.key = w.remember(r, q.key, 0, at)
 		r.key.val.sum = sum
 	}
-	if q.call != "" {
+	switch q.call {
+	case "":
+	case q.key:
+		r.key.val.attempt = max(r.key.val.attempt, c.attempt)
+	default:
 		w.remember(r, q.call, c.attempt, at)
 	}
 	w.live[r] = struct{}{}
@@ -147,6 +153,9 @@ func (w *Worker) remember(r *run, name string, attempt int, now time.Time) *memo
 			return m
 		}
 	}
+	if r.memos == nil {
+		r.memos = r.held[:0]
+	}
 	r.memos = append(r.memos, m)
 	return m
 }
@@ -157,11 +166,11 @@ func (w *Worker) repeat(m *memoItem, sum uint64, q *request, c caller, now time.
 	if m.val.sum != sum {
 		return failed(fault.New(fault.InvalidArguments, "the key %.80q was used with other arguments: choose another key for another call", q.key)), true
 	}
-	if m.val.answer != nil {
+	if m.val.done {
 		w.repeats++
-		a := *m.val.answer
+		a := m.val.answer
 		m.val.attempt = max(m.val.attempt, c.attempt)
-		w.memory.keep(m, a.size(), now)
+		w.memory.keep(m, m.val.size(), now)
 		return a, true
 	}
 	r := m.val.run
@@ -203,11 +212,10 @@ func (w *Worker) finish(r *run, a answer) {
 			continue
 		}
 		m.val.run = nil
-		size := 0
 		if m == r.key && a.lasting() {
-			m.val.answer, size = &a, a.size()
+			m.val.done, m.val.answer = true, a
 		}
-		w.memory.keep(m, size, now)
+		w.memory.keep(m, m.val.size(), now)
 	}
 	w.note(r.tool, a, now.Sub(r.begun), r.leaked)
 	w.rest()
@@ -231,7 +239,7 @@ func (w *Worker) abandon(r *run) {
 	if twice(r.tool.manifest) {
 		for _, m := range r.memos {
 			m.val.run = nil
-			w.memory.keep(m, 0, time.Now())
+			w.memory.keep(m, m.val.size(), time.Now())
 		}
 		r.memos = nil
 	}

@@ -25,6 +25,9 @@ type Tool struct {
 //
 // An error that is a *fault.Fault travels as it is. Others are classified by fault.Of; a context error becomes timeout or
 // cancelled. A panic is an internal fault.
+//
+// The goroutine of a call may run others after it. What a handler does to it (runtime.LockOSThread, profiler labels) it
+// must undo, or do on a goroutine that it starts itself.
 type Handler interface {
 	Handle(ctx context.Context, c *Call) (any, error)
 }

@@ -109,6 +109,7 @@ type Worker struct {
 	repeats uint64
 
 	unsent outbox
+	hands  hands
 }
 
 // A phase is how far a worker is with leaving.
@@ -127,10 +128,19 @@ type memoKey struct{ tool, name string }
 
 // A memo is what is remembered under a memoKey.
 type memo struct {
-	attempt int     // the highest that came
-	sum     uint64  // of the arguments
-	run     *run    // while it runs
-	answer  *answer // when it is done, if that lasts
+	attempt int    // the highest that came
+	sum     uint64 // of the arguments
+	run     *run   // while it runs
+	done    bool   // with an answer that lasts
+	answer  answer
+}
+
+// size is what the memory counts for it: the call of a run under another key may have an answer of its own already.
+func (m *memo) size() int {
+	if !m.done {
+		return 0
+	}
+	return m.answer.size()
 }
 
 type memoItem = item[memoKey, memo]
@@ -210,6 +220,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 
 	w.err = w.serve(ctx)
+	w.hands.end()
 	close(w.done)
 	return w.err
 }
