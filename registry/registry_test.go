@@ -490,6 +490,7 @@ func TestAdvice(t *testing.T) {
 		w.beat(wire.Beat)
 		await(t, changes, registry.ToolAdded)
 		await(t, others, registry.ToolAdded)
+		synctest.Wait() // the advice follows the news
 		if n, m := asked.with("keeps no idempotency keys"), other.with("level=WARN"); n != 1 || m != 0 {
 			t.Errorf("told %d times who asked and %d times who did not, want 1 and 0:\n%s%s", n, m, asked.String(), other.String())
 		}

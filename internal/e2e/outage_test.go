@@ -14,6 +14,9 @@ import (
 	"github.com/toolbus/toolbus/tool"
 )
 
+// quickBreaker is a line of a manifest: calls that come when the executor is back and the worker is not open its breaker.
+const quickBreaker = "circuit_breaker: {timeout_ms: 300}"
+
 // The NATS server dies and comes back. Everybody finds it again, and a call that was under way has one end.
 func TestServerRestarts(t *testing.T) {
 	for _, tc := range []struct {
@@ -28,7 +31,7 @@ func TestServerRestarts(t *testing.T) {
 			url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 			server := natsServer(t, dir, port)
 			b := newBench(t)
-			w := b.worker(url, "w1", b.manifest("pause", tool.Write))
+			w := b.worker(url, "w1", b.manifest("pause", tool.Write, quickBreaker))
 			ex := serve(t, url)
 			c := newCaller(t, url)
 

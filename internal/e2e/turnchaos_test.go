@@ -326,7 +326,7 @@ func TestServerRestartsInTurn(t *testing.T) {
 	url := fmt.Sprintf("nats://127.0.0.1:%d", port)
 	server := natsServer(t, dir, port)
 	b := newBench(t)
-	w := b.worker(url, "w1", b.manifest("pause", tool.Write), "--concurrency", "4")
+	w := b.worker(url, "w1", b.manifest("pause", tool.Write, quickBreaker), "--concurrency", "4")
 	ex := serve(t, url)
 	c := newCaller(t, url)
 	x := &shot{req: wire.TurnRequest{ID: "flying", Calls: []tool.Call{
