@@ -40,7 +40,7 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 	h := &handler{level: cfg.Level, turns: cfg.Turns, repeats: newRepeats()}
 	to, shutdown := outlets{cfg.Next}, nothing
 	if !disabled() {
-		exporters, err := shippers(ctx)
+		exporters, err := lines.exporters(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -59,38 +59,11 @@ func SetupLogs(ctx context.Context, cfg LogsConfig) (log *slog.Logger, shutdown 
 	return slog.New(h), shutdown, nil
 }
 
-// shippers makes those that OTEL_LOGS_EXPORTER lists. None of them connects yet.
-func shippers(ctx context.Context) ([]sdklog.Exporter, error) {
-	var all []sdklog.Exporter
-	err := listed("OTEL_LOGS_EXPORTER", "otlp, console or none", func(which string) (err error) {
-		var e sdklog.Exporter
-		switch which {
-		case "otlp":
-			var grpc bool
-			switch grpc, err = speaksGRPC("LOGS"); {
-			case err != nil:
-			case grpc:
-				e, err = otlploggrpc.New(ctx)
-			default:
-				e, err = otlploghttp.New(ctx)
-			}
-		case "console":
-			e, err = stdoutlog.New()
-		default:
-			return errUnlisted
-		}
-		if err == nil {
-			all = append(all, e)
-		}
-		return err
-	})
-	if err != nil {
-		for _, made := range all {
-			_ = made.Shutdown(ctx) // it exported nothing yet
-		}
-		return nil, err
-	}
-	return all, nil
+var lines = signal[sdklog.Exporter]{
+	name:    "LOGS",
+	grpc:    func(ctx context.Context) (sdklog.Exporter, error) { return otlploggrpc.New(ctx) },
+	http:    func(ctx context.Context) (sdklog.Exporter, error) { return otlploghttp.New(ctx) },
+	console: func(context.Context) (sdklog.Exporter, error) { return stdoutlog.New() },
 }
 
 // A handler is what a line goes through first.

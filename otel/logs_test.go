@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -232,15 +231,7 @@ func TestCollectorOfLogsIsAway(t *testing.T) {
 }
 
 func TestLinesReachACollector(t *testing.T) {
-	got := make(chan string, 10)
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- r.URL.Path + string(b)
-	}))
-	defer s.Close()
+	s, got := receiver(t)
 	t.Setenv("OTEL_LOGS_EXPORTER", "otlp")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -70,7 +69,7 @@ func SetupMetrics(ctx context.Context, cfg MetricsConfig) (m *Metrics, shutdown 
 	}
 	var push []sdkmetric.Exporter
 	if !disabled() { // who asks for /metrics gets them all the same
-		if push, err = pushers(ctx, cfg.Pull); err != nil {
+		if push, err = figures(cfg.Pull).exporters(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -122,77 +121,19 @@ func (m *Metrics) pull() (sdkmetric.Reader, error) {
 // Handler serves the figures, as Prometheus text and as OpenMetrics with exemplars. It is nil without Pull.
 func (m *Metrics) Handler() http.Handler { return m.handler }
 
-// pushers makes those that OTEL_METRICS_EXPORTER lists. None of them connects yet.
-func pushers(ctx context.Context, pull bool) ([]sdkmetric.Exporter, error) {
-	var all []sdkmetric.Exporter
-	err := listed("OTEL_METRICS_EXPORTER", "otlp, console, prometheus or none", func(which string) (err error) {
-		var e sdkmetric.Exporter
-		switch which {
-		case "otlp":
-			var grpc bool
-			switch grpc, err = speaksGRPC("METRICS"); {
-			case err != nil:
-			case grpc:
-				e, err = otlpmetricgrpc.New(ctx)
-			default:
-				e, err = otlpmetrichttp.New(ctx)
-			}
-		case "console":
-			e, err = stdoutmetric.New()
-		case "prometheus":
+// figures says what metrics are exported with.
+func figures(pull bool) *signal[sdkmetric.Exporter] {
+	return &signal[sdkmetric.Exporter]{
+		name:    "METRICS",
+		grpc:    func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetricgrpc.New(ctx) },
+		http:    func(ctx context.Context) (sdkmetric.Exporter, error) { return otlpmetrichttp.New(ctx) },
+		console: func(context.Context) (sdkmetric.Exporter, error) { return stdoutmetric.New() },
+		pulled: func() error {
 			if !pull {
 				return errors.New("OTEL_METRICS_EXPORTER=prometheus: say where to serve them, with --metrics-addr 127.0.0.1:9464")
 			}
 			return nil
-		default:
-			return errUnlisted
-		}
-		if err == nil {
-			all = append(all, e)
-		}
-		return err
-	})
-	if err != nil {
-		for _, made := range all {
-			_ = made.Shutdown(ctx) // it exported nothing yet
-		}
-		return nil, err
-	}
-	return all, nil
-}
-
-// errUnlisted says that a variable lists what there is not.
-var errUnlisted = errors.New("not one of those")
-
-// listed calls each for what a variable lists; none is nothing.
-func listed(name, want string, each func(which string) error) error {
-	for which := range strings.SplitSeq(variable(name), ",") {
-		which = strings.TrimSpace(which)
-		if which == "" || which == "none" {
-			continue
-		}
-		if err := each(which); errors.Is(err, errUnlisted) {
-			return fmt.Errorf("%s=%q: want %s", name, which, want)
-		} else if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// speaksGRPC says whether OTLP for a signal goes by gRPC; else it goes by HTTP.
-func speaksGRPC(signal string) (bool, error) {
-	name := "OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL"
-	if variable(name) == "" {
-		name = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	}
-	switch p := variable(name); p {
-	case "grpc":
-		return true, nil
-	case "", "http/protobuf":
-		return false, nil
-	default:
-		return false, fmt.Errorf("%s=%q: want grpc or http/protobuf", name, p)
+		},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -378,15 +377,7 @@ func TestExemplars(t *testing.T) {
 
 // Metrics are pushed at the end.
 func TestMetricsReachACollector(t *testing.T) {
-	got := make(chan string, 10)
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		b, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		got <- r.URL.Path + string(b)
-	}))
-	defer s.Close()
+	s, got := receiver(t)
 	t.Setenv("OTEL_METRICS_EXPORTER", "otlp")
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", s.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "")

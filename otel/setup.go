@@ -44,7 +44,7 @@ func Setup(ctx context.Context, cfg Config) (shutdown func(context.Context) erro
 	if disabled() {
 		return nothing, nil
 	}
-	exporters, err := exporters(ctx)
+	exporters, err := traces.exporters(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,53 +94,15 @@ func disabled() bool { return strings.EqualFold(variable("OTEL_SDK_DISABLED"), "
 // variable is a variable without the blanks around it; an empty one is as good as none.
 func variable(name string) string { return strings.TrimSpace(os.Getenv(name)) }
 
-// exporters makes those that OTEL_TRACES_EXPORTER lists. None of them connects yet.
-func exporters(ctx context.Context) ([]trace.SpanExporter, error) {
-	const name = "OTEL_TRACES_EXPORTER"
-	var all []trace.SpanExporter
-	for which := range strings.SplitSeq(variable(name), ",") {
-		var e trace.SpanExporter
-		var err error
-		switch which = strings.TrimSpace(which); which {
-		case "", "none":
-			continue
-		case "otlp":
-			e, err = otlp(ctx)
-		case "console":
-			e, err = stdouttrace.New()
-		default:
-			err = fmt.Errorf("%s=%q: want otlp, console or none", name, which)
-		}
-		if err != nil {
-			for _, made := range all {
-				_ = made.Shutdown(ctx) // it exported nothing yet
-			}
-			return nil, err
-		}
-		all = append(all, e)
-	}
-	return all, nil
-}
-
-// otlp makes the exporter for the protocol that is asked for. Endpoint, headers and TLS it reads from the environment
-// itself.
-func otlp(ctx context.Context) (e trace.SpanExporter, err error) {
-	name := "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
-	if variable(name) == "" {
-		name = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	}
-	switch protocol := variable(name); protocol {
-	case "grpc":
-		e, err = newExporter(ctx, otlptracegrpc.NewClient())
-	case "", "http/protobuf":
-		e, err = newExporter(ctx, otlptracehttp.NewClient())
-	default:
-		return nil, fmt.Errorf("%s=%q: want grpc or http/protobuf", name, protocol)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("set up the OTLP exporter (see OTEL_EXPORTER_OTLP_*): %w", err)
-	}
-	return e, nil
+var traces = signal[trace.SpanExporter]{
+	name: "TRACES",
+	grpc: func(ctx context.Context) (trace.SpanExporter, error) {
+		return newExporter(ctx, otlptracegrpc.NewClient())
+	},
+	http: func(ctx context.Context) (trace.SpanExporter, error) {
+		return newExporter(ctx, otlptracehttp.NewClient())
+	},
+	console: func(context.Context) (trace.SpanExporter, error) { return stdouttrace.New() },
 }
 
 // instance tells this process from others of its service: a random UUID, as OpenTelemetry asks. Without one a collector
